@@ -1,0 +1,48 @@
+# Every target sets up what it needs; a second call installs nothing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help demo test test-slow lint format bench clean
+.DEFAULT_GOAL := help
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "feelgood needs Python >= 3.11, found " + sys.version.split()[0])'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+demo: $(VENV)/.installed  ## Draw the samplers on a feel-good posterior (about a minute)
+	$(BIN)/feelgood run samplers --output runs/demo
+
+test: $(VENV)/.installed-dev  ## Run the tests
+	$(BIN)/python -m pytest -n 2
+
+test-slow: $(VENV)/.installed-dev  ## Run the minutes-long checks
+	$(BIN)/python -m pytest -n 2 -m slow
+
+lint: $(VENV)/.installed-dev  ## Check style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev  ## Rewrite the code in the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.installed  ## Print what each sampler costs
+	$(BIN)/python benchmarks/samplers.py
+
+clean:  ## Remove everything the other targets made
+	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

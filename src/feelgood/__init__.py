@@ -1,0 +1,1 @@
+"""Randomised exploration in reinforcement learning by approximate posterior sampling."""

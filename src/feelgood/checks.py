@@ -1,0 +1,63 @@
+"""Checks of user input: one sentence that names the argument, the value and what is allowed.
+
+Traced values pass unchecked: inside `jit` or `vmap` there is no value to look at yet.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+import jax
+import numpy as np
+
+__all__ = ["check_choice", "check_count", "check_finite", "check_fraction", "check_non_negative", "check_positive"]
+
+
+def _check(name: str, value: Any, allowed: str, is_allowed) -> None:
+    if isinstance(value, jax.core.Tracer):
+        return
+    try:
+        numbers = np.asarray(value, dtype=float)
+        ok = bool(np.all(is_allowed(numbers)))
+    except (TypeError, ValueError):
+        ok = False
+    if not ok:
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+
+
+def check_positive(name: str, value: Any, *, infinite: bool = False) -> None:
+    """Require `value > 0`; infinity only where `infinite` says so."""
+    if infinite:
+        _check(name, value, "positive (infinity allowed)", lambda x: x > 0)
+    else:
+        _check(name, value, "positive and finite", lambda x: (x > 0) & np.isfinite(x))
+
+
+def check_non_negative(name: str, value: Any) -> None:
+    """Require a finite `value >= 0`."""
+    _check(name, value, "non-negative and finite", lambda x: (x >= 0) & np.isfinite(x))
+
+
+def check_finite(name: str, value: Any) -> None:
+    """Require a finite real number."""
+    _check(name, value, "a finite real number", np.isfinite)
+
+
+def check_fraction(name: str, value: Any) -> None:
+    """Require `0 <= value < 1`, as for the decay of a moving average."""
+    _check(name, value, "in [0, 1)", lambda x: (x >= 0) & (x < 1))
+
+
+def check_count(name: str, value: Any, *, minimum: int = 1) -> None:
+    """Require a whole number of at least `minimum`."""
+    _check(name, value, f"a whole number of at least {minimum}", lambda x: (x >= minimum) & (x == np.floor(x)))
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Require one of `choices`; name the nearest one otherwise."""
+    choices = tuple(choices)
+    if value in choices:
+        return
+    nearest = get_close_matches(str(value), choices, n=1, cutoff=0.5)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}{hint}")

@@ -3,18 +3,19 @@
 Traced values pass unchecked: inside `jit` or `vmap` there is no value to look at yet.
 """
 
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-import jax
 import numpy as np
 
 __all__ = ["check_choice", "check_count", "check_finite", "check_fraction", "check_non_negative", "check_positive"]
 
 
 def _check(name: str, value: Any, allowed: str, is_allowed) -> None:
-    if isinstance(value, jax.core.Tracer):
+    jax = sys.modules.get("jax")  # the command line checks its input before JAX is loaded
+    if jax is not None and isinstance(value, jax.core.Tracer):
         return
     try:
         numbers = np.asarray(value, dtype=float)

@@ -1,7 +1,7 @@
 """The types every room shares."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import numpy as np
@@ -15,7 +15,10 @@ PRNGKey: TypeAlias = Key[Array, ""] | UInt32[Array, "words"]
 Params: TypeAlias = PyTree
 """Any pytree of floating-point arrays."""
 
-Scalar: TypeAlias = float | int | jax.Array | np.ndarray | np.generic
+if TYPE_CHECKING:
+    Scalar: TypeAlias = float | jax.Array
+else:  # NumPy numbers are welcome too, but their types lack operators
+    Scalar = float | int | jax.Array | np.ndarray | np.generic
 """A number. As an array it can be traced, so that `jax.vmap` runs over it."""
 
 Potential: TypeAlias = Callable[[Any], Any]
@@ -23,4 +26,3 @@ Potential: TypeAlias = Callable[[Any], Any]
 
 Normal: TypeAlias = Callable[..., Array]
 """`normal(key, shape, dtype) -> array` of independent standard normals; `jax.random.normal` is one."""
-

@@ -52,7 +52,7 @@ class Sampler(NamedTuple):
     """
 
     init: Callable[[Params], SamplerState]
-    step: Callable[[PRNGKey, SamplerState, Potential], tuple[SamplerState, Info]]
+    step: Callable[[PRNGKey, SamplerState, Any], tuple[SamplerState, Info]]
     transform: optax.GradientTransformationExtraArgs | None = None
 
 
@@ -96,6 +96,23 @@ def from_optax(transform: optax.GradientTransformation) -> Sampler:
     return Sampler(init, step, transform)
 
 
+def first_order(init: Callable, update: Callable) -> Sampler:
+    """Builds a sampler from `init(params) -> memory` and `update(gradient, memory, params, *, key, **extra)`.
+
+    The update returns an increment and the new memory, as in Optax. Both keep the dtypes of the parameters and of the
+    old memory, whatever the hyper-parameters' are, so that a chain can be scanned.
+    """
+
+    def keep_dtypes(new, old):
+        return jax.tree.map(lambda n, o: jnp.asarray(n, o.dtype), new, old)
+
+    def typed_update(gradient, memory, params=None, **extra):
+        increment, new_memory = update(gradient, memory, params, **extra)
+        return keep_dtypes(increment, params), keep_dtypes(new_memory, memory)
+
+    return from_optax(optax.GradientTransformationExtraArgs(init, typed_update))
+
+
 def to_optax(sampler: Sampler) -> optax.GradientTransformationExtraArgs:
     """Hands out a first-order sampler as an Optax gradient transformation, for use in your own loop.
 
@@ -108,8 +125,8 @@ def to_optax(sampler: Sampler) -> optax.GradientTransformationExtraArgs:
     """
     if sampler.transform is None:
         raise TypeError(
-            "this sampler cannot be an Optax transformation: it needs more than one gradient at the current parameters; "
-            "call its step(key, state, potential) instead"
+            "this sampler cannot be an Optax transformation, as it needs more than one gradient at the current "
+            "parameters; call its step(key, state, potential) instead"
         )
     return sampler.transform
 

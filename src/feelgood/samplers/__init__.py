@@ -1,0 +1,44 @@
+"""Samplers: each moves a pytree of parameters so that it follows exp(−β·U). They know nothing of RL."""
+
+from feelgood.samplers.base import Info, Sampler, SamplerState, from_optax, sample, to_optax
+from feelgood.samplers.exact import GaussianPosterior, exact_feel_good, exact_gaussian, linear_regression
+from feelgood.samplers.langevin import (
+    adam_langevin,
+    adaptive_bias,
+    langevin,
+    preconditioned_adam_langevin,
+    preconditioned_langevin,
+)
+from feelgood.samplers.metropolis import hmc, mala
+from feelgood.samplers.proximal import proximal
+from feelgood.samplers.underdamped import (
+    adaptive_underdamped,
+    underdamped,
+    underdamped_exact,
+    underdamped_splitting,
+)
+
+__all__ = [
+    "GaussianPosterior",
+    "Info",
+    "Sampler",
+    "SamplerState",
+    "adam_langevin",
+    "adaptive_bias",
+    "adaptive_underdamped",
+    "exact_feel_good",
+    "exact_gaussian",
+    "from_optax",
+    "hmc",
+    "langevin",
+    "linear_regression",
+    "mala",
+    "preconditioned_adam_langevin",
+    "preconditioned_langevin",
+    "proximal",
+    "sample",
+    "to_optax",
+    "underdamped",
+    "underdamped_exact",
+    "underdamped_splitting",
+]

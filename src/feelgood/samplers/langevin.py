@@ -1,0 +1,279 @@
+"""Overdamped Langevin samplers: one gradient and one normal per parameter and step."""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from feelgood import noise
+from feelgood.checks import check_finite, check_fraction, check_non_negative, check_positive
+from feelgood.samplers.base import Sampler, first_order
+from feelgood.typing import Array, Normal, Params, PRNGKey, Scalar
+
+__all__ = [
+    "AdaptiveBiasState",
+    "PreconditionedAdamState",
+    "PreconditionedState",
+    "adam_langevin",
+    "adaptive_bias",
+    "langevin",
+    "preconditioned_adam_langevin",
+    "preconditioned_langevin",
+]
+
+
+def thermal_noise(key: PRNGKey, params: Params, inverse_temperature: Scalar, normal: Normal) -> Params:
+    """Draws a standard normal per parameter, divided by √β. At a β known to be infinite nothing is drawn."""
+    if isinstance(inverse_temperature, float) and math.isinf(inverse_temperature):
+        return jax.tree.map(jnp.zeros_like, params)
+    scale = jnp.sqrt(1 / inverse_temperature)
+    return jax.tree.map(lambda xi: scale * xi, noise.normal_like(key, params, normal))
+
+
+def langevin(
+    step_size: Scalar,
+    inverse_temperature: Scalar = 1.0,
+    *,
+    drift: optax.GradientTransformation | None = None,
+    normal: Normal = noise.normal,
+) -> Sampler:
+    r"""Langevin Monte Carlo (LMC), the Euler–Maruyama scheme.
+
+        w ← w − τ ∇U(w) + √(2τ/β) ξ,    ξ ~ N(0, I)
+
+    For a quadratic U with curvature p the chain is stable for τ < 2/p and its stationary variance is
+    1 / (β p (1 − τp/2)): too wide by a factor that vanishes linearly in τ.
+
+    Args:
+      step_size: τ > 0.
+      inverse_temperature: β > 0; infinity gives gradient descent.
+      drift: replaces ∇U(w) by what this Optax transformation makes of it, as `adam_langevin` does with
+        `adaptive_bias`. The noise stays as it is, so any other drift than the gradient changes the stationary law.
+      normal: the generator of standard normals, `normal(key, shape, dtype)`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import samplers
+      >>> sampler = samplers.langevin(step_size=0.1)
+      >>> draws, info = samplers.sample(jax.random.key(0), sampler, lambda w: (w**2).sum() / 2, jnp.zeros(3), 1000)
+      >>> draws.shape
+      (1000, 3)
+
+    References:
+      Section 3.2 of the paper; Durmus and Majewski (2019), "Analysis of Langevin Monte Carlo via convex optimization".
+    """
+    check_positive("step_size", step_size)
+    check_positive("inverse_temperature", inverse_temperature, infinite=True)
+    transform = optax.with_extra_args_support(optax.identity() if drift is None else drift)
+
+    def update(gradient, state, params, *, key: PRNGKey, **extra):
+        direction, state = transform.update(gradient, state, params, **extra)
+        xi = thermal_noise(key, params, inverse_temperature, normal)
+        noise_scale = jnp.sqrt(2 * jnp.asarray(step_size))
+        return jax.tree.map(lambda g, x: -step_size * g + noise_scale * x, direction, xi), state
+
+    return first_order(transform.init, update)
+
+
+class AdaptiveBiasState(NamedTuple):
+    """Moving averages m of the gradient and v of its square."""
+
+    first_moment: Params
+    second_moment: Params
+
+
+def adaptive_bias(
+    bias_factor: Scalar,
+    *,
+    first_decay: Scalar = 0.9,
+    second_decay: Scalar = 0.99,
+    epsilon: Scalar = 1e-8,
+    epsilon_in_root: bool = True,
+) -> optax.GradientTransformation:
+    r"""Adds the adaptive bias to a gradient, as an Optax transformation.
+
+        m ← α₁ m + (1 − α₁) g
+        v ← α₂ v + (1 − α₂) g ⊙ g
+        g ↦ g + a · m ⊘ √(v + λ)
+
+    No bias correction. With a ≠ 0 the drift is no longer a gradient, so a sampler that uses it does *not* keep
+    exp(−β·U) stationary; the bias trades the law for speed on badly scaled losses.
+
+    Args:
+      bias_factor: a, any finite number; 0 leaves the gradient as it is.
+      first_decay: α₁ in [0, 1).
+      second_decay: α₂ in [0, 1). The paper uses 0.99, its released code 0.999.
+      epsilon: λ ≥ 0.
+      epsilon_in_root: True for √(v + λ) as in the paper, False for √v + λ as in its released code. The two part
+        where gradients are smaller than √λ.
+    """
+    check_finite("bias_factor", bias_factor)
+    check_fraction("first_decay", first_decay)
+    check_fraction("second_decay", second_decay)
+    check_non_negative("epsilon", epsilon)
+
+    def init(params: Params) -> AdaptiveBiasState:
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        return AdaptiveBiasState(zeros, zeros)
+
+    def update(gradient, state: AdaptiveBiasState, params=None):
+        del params
+        m = jax.tree.map(lambda m, g: first_decay * m + (1 - first_decay) * g, state.first_moment, gradient)
+        v = jax.tree.map(lambda v, g: second_decay * v + (1 - second_decay) * g * g, state.second_moment, gradient)
+        root = (lambda v: jnp.sqrt(v + epsilon)) if epsilon_in_root else (lambda v: jnp.sqrt(v) + epsilon)
+        biased = jax.tree.map(lambda g, m, v: g + bias_factor * m / root(v), gradient, m, v)
+        return biased, AdaptiveBiasState(m, v)
+
+    return optax.GradientTransformation(init, update)
+
+
+def adam_langevin(
+    step_size: Scalar,
+    inverse_temperature: Scalar = 1.0,
+    *,
+    bias_factor: Scalar = 1.0,
+    first_decay: Scalar = 0.9,
+    second_decay: Scalar = 0.99,
+    epsilon: Scalar = 1e-8,
+    epsilon_in_root: bool = True,
+    normal: Normal = noise.normal,
+) -> Sampler:
+    r"""Adam-LMC: Langevin Monte Carlo with the adaptive bias in its drift.
+
+        w ← w − τ (∇U(w) + a · m ⊘ √(v + λ)) + √(2τ/β) ξ
+
+    With m and v the moving averages of `adaptive_bias`, which says what the other arguments mean and what the bias
+    does to the stationary law.
+
+    References:
+      Ishfaq et al. (2024), "Provable and practical: efficient exploration in RL via Langevin Monte Carlo".
+    """
+    drift = adaptive_bias(
+        bias_factor,
+        first_decay=first_decay,
+        second_decay=second_decay,
+        epsilon=epsilon,
+        epsilon_in_root=epsilon_in_root,
+    )
+    return langevin(step_size, inverse_temperature, drift=drift, normal=normal)
+
+
+class PreconditionedState(NamedTuple):
+    """Moving average v of the squared gradient."""
+
+    second_moment: Params
+
+
+def preconditioned_langevin(
+    step_size: Scalar,
+    inverse_temperature: Scalar = 1.0,
+    *,
+    decay: Scalar = 0.99,
+    epsilon: Scalar = 1e-5,
+    normal: Normal = noise.normal,
+) -> Sampler:
+    r"""Langevin Monte Carlo with an RMSprop preconditioner (pSGLD); the noise is preconditioned too.
+
+        v ← α v + (1 − α) ∇U ⊙ ∇U,    G = 1 ⊘ (√v + λ)
+        w ← w − τ G ⊙ ∇U(w) + √(2τ/β · G) ⊙ ξ
+
+    For a constant G this keeps exp(−β·U) to first order in τ. As G moves with w, a term with the derivative of G would
+    be needed; it is left out, as is usual, at a bias that shrinks as α → 1.
+
+    Args:
+      step_size: τ > 0, in units of √v: a step moves a parameter by about τ.
+      inverse_temperature: β > 0; infinity gives RMSprop.
+      decay: α in [0, 1).
+      epsilon: λ > 0, which bounds the preconditioner by 1/λ.
+      normal: the generator of standard normals.
+
+    References:
+      Li et al. (2016), "Preconditioned stochastic gradient Langevin dynamics for deep neural networks".
+    """
+    check_positive("step_size", step_size)
+    check_positive("inverse_temperature", inverse_temperature, infinite=True)
+    check_fraction("decay", decay)
+    check_positive("epsilon", epsilon)
+
+    def init(params: Params) -> PreconditionedState:
+        return PreconditionedState(jax.tree.map(jnp.zeros_like, params))
+
+    def update(gradient, state: PreconditionedState, params, *, key: PRNGKey, **extra):
+        del extra
+        v = jax.tree.map(lambda v, g: decay * v + (1 - decay) * g * g, state.second_moment, gradient)
+        xi = thermal_noise(key, params, inverse_temperature, normal)
+
+        def move(g, v, x):
+            preconditioner = 1 / (jnp.sqrt(v) + epsilon)
+            return -step_size * preconditioner * g + jnp.sqrt(2 * step_size * preconditioner) * x
+
+        return jax.tree.map(move, gradient, v, xi), PreconditionedState(v)
+
+    return first_order(init, update)
+
+
+class PreconditionedAdamState(NamedTuple):
+    """Number t of steps taken, and moving averages m of the gradient and v of its square."""
+
+    num_steps: Array
+    first_moment: Params
+    second_moment: Params
+
+
+def preconditioned_adam_langevin(
+    step_size: Scalar,
+    inverse_temperature: Scalar = 1.0,
+    *,
+    first_decay: Scalar = 0.9,
+    second_decay: Scalar = 0.999,
+    epsilon: Scalar = 1e-8,
+    normal: Normal = noise.normal,
+) -> Sampler:
+    r"""Adam plus noise scaled by its preconditioner: the "Langevin DQN" of the released code.
+
+        m ← α₁ m + (1 − α₁) ∇U,    c₁ = 1 − α₁ᵗ
+        v ← α₂ v + (1 − α₂) ∇U ⊙ ∇U,    c₂ = 1 − α₂ᵗ
+        w ← w − τ (m/c₁) ⊘ (√(v/c₂) + λ) + √(2τ √c₂ / (β c₁)) ξ ⊘ √(√v + λ)
+
+    The drift is Adam's, averaged over past gradients, so exp(−β·U) is *not* stationary; the noise level is right where
+    the gradient changes little over 1/(1 − α₁) steps.
+
+    Args:
+      step_size: τ > 0.
+      inverse_temperature: β > 0; infinity gives `optax.adam`.
+      first_decay: α₁ in [0, 1).
+      second_decay: α₂ in [0, 1).
+      epsilon: λ > 0.
+      normal: the generator of standard normals.
+
+    References:
+      Dwaracherla and Van Roy (2020), "Langevin DQN".
+    """
+    check_positive("step_size", step_size)
+    check_positive("inverse_temperature", inverse_temperature, infinite=True)
+    check_fraction("first_decay", first_decay)
+    check_fraction("second_decay", second_decay)
+    check_positive("epsilon", epsilon)
+
+    def init(params: Params) -> PreconditionedAdamState:
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        return PreconditionedAdamState(jnp.zeros((), jnp.int32), zeros, zeros)
+
+    def update(gradient, state: PreconditionedAdamState, params, *, key: PRNGKey, **extra):
+        del extra
+        t = state.num_steps + 1
+        m = jax.tree.map(lambda m, g: first_decay * m + (1 - first_decay) * g, state.first_moment, gradient)
+        v = jax.tree.map(lambda v, g: second_decay * v + (1 - second_decay) * g * g, state.second_moment, gradient)
+        xi = thermal_noise(key, params, inverse_temperature, normal)
+
+        def move(m, v, x):
+            c1 = 1 - jnp.asarray(first_decay, m.dtype) ** t
+            c2 = 1 - jnp.asarray(second_decay, v.dtype) ** t
+            drift = step_size * (m / c1) / (jnp.sqrt(v / c2) + epsilon)
+            return -drift + jnp.sqrt(2 * step_size * jnp.sqrt(c2) / c1) * x / jnp.sqrt(jnp.sqrt(v) + epsilon)
+
+        return jax.tree.map(move, m, v, xi), PreconditionedAdamState(t, m, v)
+
+    return first_order(init, update)

@@ -1,0 +1,112 @@
+"""The proximal sampler: Gibbs sampling on a smoothed copy of the target, each half drawn exactly."""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from feelgood import noise
+from feelgood.checks import check_count, check_positive
+from feelgood.samplers.base import Info, Sampler, SamplerState, info
+from feelgood.typing import Normal, Potential, PRNGKey, Scalar
+
+__all__ = ["proximal"]
+
+
+def proximal(
+    step_size: Scalar,
+    inverse_temperature: Scalar = 1.0,
+    *,
+    num_minimisation_steps: int = 2,
+    max_rejections: int = 1000,
+    normal: Normal = noise.normal,
+) -> Sampler:
+    r"""Alternates y | w ~ N(w, ηI) and w | y ∝ exp(−βU(w) − ‖w − y‖²/(2η)).
+
+    The second draw, the restricted Gaussian oracle, is by minimisation and rejection. Write V = βU and let ŵ be near
+    the minimiser of V(w) + ‖w − y‖²/(2η), found from the current w by steps ŵ ← ŵ − s (ŵ − y + η∇V(ŵ)), s = 1 halved
+    where it overshoots. Then
+
+        propose w ~ N(y − η∇V(ŵ), ηI),    accept with exp(−D),    D = V(w) − V(ŵ) − ⟨∇V(ŵ), w − ŵ⟩ ≥ 0.
+
+    D is the Bregman divergence of V, non-negative for convex U. So the draw is exact for every convex U, every η and
+    *every* ŵ; how good ŵ is only sets how often a proposal is rejected. If V is M-smooth, η = 1/(M d) keeps the
+    expected number of rejections below one. Where U is not convex, D < 0 counts as 0 and the sampler is approximate.
+
+    Args:
+      step_size: η > 0.
+      inverse_temperature: β > 0, finite.
+      num_minimisation_steps: steps towards ŵ, one gradient each.
+      max_rejections: give up after so many and stay where we are, with acceptance 0; for convex U and a sensible η
+        this does not happen, for others it keeps a loop from running for ever.
+      normal: the generator of standard normals.
+
+    References:
+      Lee, Shen and Tian (2021), "Structured logconcave sampling with a restricted Gaussian oracle".
+    """
+    check_positive("step_size", step_size)
+    check_positive("inverse_temperature", inverse_temperature)
+    check_count("num_minimisation_steps", num_minimisation_steps)
+    check_count("max_rejections", max_rejections)
+
+    def step(key: PRNGKey, state: SamplerState, potential: Potential) -> tuple[SamplerState, Info]:
+        key_y, key_oracle = jax.random.split(key)
+        current = state.params
+        spread = jnp.sqrt(jnp.asarray(step_size))
+
+        def gaussian(key, mean):
+            xi = noise.normal_like(key, current, normal)
+            return jax.tree.map(lambda m, x: (m + spread * x).astype(x.dtype), mean, xi)
+
+        def approach(carry, _):
+            """One damped step towards the minimiser; where it leads uphill, stay and halve the step instead."""
+            point, value, gradient, smoothed, damping = carry
+            candidate = jax.tree.map(
+                lambda w, y, g: (w - damping * (w - y + step_size * inverse_temperature * g)).astype(w.dtype),
+                point,
+                y,
+                gradient,
+            )
+            value_there, gradient_there = value_and_gradient(candidate)
+            smoothed_there = smooth(candidate, value_there)
+            downhill = smoothed_there <= smoothed
+            there = (candidate, value_there, gradient_there, smoothed_there)
+            here = (point, value, gradient, smoothed)
+            return (*optax.tree.where(downhill, there, here), jnp.where(downhill, damping, damping / 2)), None
+
+        def smooth(point, value):
+            distance = optax.tree.norm(optax.tree.sub(point, y), squared=True)
+            return inverse_temperature * value + distance / (2 * step_size)
+
+        value_and_gradient = jax.value_and_grad(potential)
+        y = gaussian(key_y, current)
+        value_here, gradient_here = value_and_gradient(current)
+        smoothed = smooth(current, value_here)
+        start = (current, value_here, gradient_here, smoothed, jnp.ones((), smoothed.dtype))
+        (minimiser, value, gradient, *_), _ = jax.lax.scan(approach, start, length=num_minimisation_steps)
+        centre = jax.tree.map(lambda y, g: (y - step_size * inverse_temperature * g).astype(y.dtype), y, gradient)
+
+        def propose(carry):
+            key, _, _, _, rejections = carry
+            key, key_proposal, key_accept = jax.random.split(key, 3)
+            proposal = gaussian(key_proposal, centre)
+            linear = optax.tree.vdot(gradient, optax.tree.sub(proposal, minimiser))
+            divergence = inverse_temperature * (potential(proposal) - value - linear)
+            probability = jnp.where(jnp.isnan(divergence), 0.0, jnp.exp(-jnp.maximum(divergence, 0.0)))
+            probability = probability.astype(jnp.float32)
+            accepted = jax.random.uniform(key_accept) < probability
+            return key, proposal, probability, accepted, rejections + 1 - accepted.astype(jnp.int32)
+
+        def unfinished(carry):
+            _, _, _, accepted, rejections = carry
+            return ~accepted & (rejections < max_rejections)
+
+        start = (key_oracle, current, jnp.zeros((), jnp.float32), jnp.zeros((), bool), jnp.zeros((), jnp.int32))
+        _, proposal, probability, accepted, rejections = jax.lax.while_loop(unfinished, propose, start)
+        return SamplerState(optax.tree.where(accepted, proposal, current)), info(
+            value_here,
+            acceptance=jnp.where(accepted, probability, 0.0),
+            num_gradients=num_minimisation_steps + 1,
+            num_rejections=rejections,
+        )
+
+    return Sampler(SamplerState, step)

@@ -1,0 +1,326 @@
+"""Underdamped Langevin samplers: parameters w with a momentum P, unit mass.
+
+All discretise
+
+    dw = P dt,    dP = −∇U(w) dt − γ P dt + √(2γ/β) dB,
+
+whose stationary law is exp(−β (U(w) + ‖P‖²/2)), so that w alone follows exp(−β·U). (The paper prints the friction with
+a plus sign; its discretised scheme has it right.) Each step evaluates one gradient, at the current parameters.
+"""
+
+import math
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from feelgood import noise
+from feelgood.checks import check_choice, check_positive
+from feelgood.samplers.base import Sampler, first_order
+from feelgood.samplers.langevin import AdaptiveBiasState, adaptive_bias, thermal_noise
+from feelgood.typing import Array, Normal, Params, PRNGKey, Scalar
+
+__all__ = [
+    "AdaptiveUnderdampedState",
+    "UnderdampedState",
+    "adaptive_underdamped",
+    "underdamped",
+    "underdamped_exact",
+    "underdamped_splitting",
+]
+
+
+class UnderdampedState(NamedTuple):
+    """The momentum P, zero at the start."""
+
+    momentum: Params
+
+
+def _check(step_size: Scalar, friction: Scalar, inverse_temperature: Scalar) -> None:
+    check_positive("step_size", step_size)
+    check_positive("friction", friction)
+    check_positive("inverse_temperature", inverse_temperature, infinite=True)
+
+
+def _init(params: Params) -> UnderdampedState:
+    return UnderdampedState(jax.tree.map(jnp.zeros_like, params))
+
+
+def underdamped(
+    step_size: Scalar,
+    friction: Scalar = 1.0,
+    inverse_temperature: Scalar = 1.0,
+    *,
+    normal: Normal = noise.normal,
+) -> Sampler:
+    r"""Underdamped Langevin Monte Carlo (ULMC), the explicit Euler scheme.
+
+        w' = w + τ P
+        P' = P − τ ∇U(w) − γτ P + √(2γτ/β) ξ
+
+    For a quadratic U with curvature p it is stable only if τp < γ (and γτ < 2 + τ²p/2), hence the small steps it needs
+    on stiff losses; `underdamped_splitting` does not have this limit.
+
+    Args:
+      step_size: τ > 0.
+      friction: γ > 0.
+      inverse_temperature: β > 0; infinity gives damped descent without noise.
+      normal: the generator of standard normals.
+
+    References:
+      Eq. `ulmc_EM_scheme` of the paper.
+    """
+    _check(step_size, friction, inverse_temperature)
+
+    def update(gradient, state: UnderdampedState, params, *, key: PRNGKey, **extra):
+        del extra
+        xi = thermal_noise(key, params, inverse_temperature, normal)
+        noise_scale = jnp.sqrt(2 * jnp.asarray(friction) * step_size)
+        increment = jax.tree.map(lambda p: step_size * p, state.momentum)
+        momentum = jax.tree.map(
+            lambda p, g, x: p - step_size * g - friction * step_size * p + noise_scale * x,
+            state.momentum,
+            gradient,
+            xi,
+        )
+        return increment, UnderdampedState(momentum)
+
+    return first_order(_init, update)
+
+
+class ExactCoefficients(NamedTuple):
+    """The scheme of `underdamped_exact` at one step, before the factor 1/√β on the noise."""
+
+    decay: Array  # e^{−γτ}
+    momentum_to_params: Array  # τ φ₁
+    gradient_to_params: Array  # τ² φ₂
+    noise_momentum: Array  # standard deviation of the noise in P
+    noise_shared: Array  # what the same normal adds to w
+    noise_params: Array  # standard deviation of the rest of the noise in w
+
+
+def exact_coefficients(step_size: Scalar, friction: Scalar) -> ExactCoefficients:
+    r"""Integrates the linear SDE with frozen gradient over one step, without cancellation for small x = γτ.
+
+    With φ₁ = (1 − e^{−x})/x, φ₂ = (x − 1 + e^{−x})/x² and y = x/2, the noise has
+
+        Var P = (1 − e^{−2x}) / β,    Cov(w, P) = (1 − e^{−x})² / (γβ),    Var(w | P) = 4 (y − tanh y) / (γ²β),
+
+    the last being the Schur complement of the textbook covariance. As x → 0 the closed forms of φ₂ and of
+    χ = (y − tanh y)/y³ lose their digits to cancellation, so there their Taylor series are summed.
+    """
+    tau, gamma = jnp.asarray(step_size, float), jnp.asarray(friction, float)
+    x = gamma * tau
+    y = x / 2
+    phi1 = -jnp.expm1(-x) / x
+    small = x < 0.6  # where float32 keeps six digits on one side and the series ten on the other
+    phi2 = jnp.where(small, _horner(_PHI2_SERIES, x), (x + jnp.expm1(-x)) / x**2)
+    chi = jnp.where(small, _horner(_CHI_SERIES, y * y), (y - jnp.tanh(y)) / y**3)
+    return ExactCoefficients(
+        decay=jnp.exp(-x),
+        momentum_to_params=tau * phi1,
+        gradient_to_params=tau**2 * phi2,
+        noise_momentum=jnp.sqrt(-jnp.expm1(-2 * x)),
+        noise_shared=tau * phi1 * jnp.sqrt(jnp.tanh(y)),  # Cov(w, P) / √Var P
+        noise_params=tau * jnp.sqrt(chi * y),
+    )
+
+
+_PHI2_SERIES = [(-1) ** k / math.factorial(k + 2) for k in range(14)]
+# (y − tanh y)/y³ in powers of y², from the Taylor series of tanh.
+_CHI_SERIES = [
+    1 / 3,
+    -2 / 15,
+    17 / 315,
+    -62 / 2835,
+    1382 / 155925,
+    -21844 / 6081075,
+    929569 / 638512875,
+    -6404582 / 10854718875,
+]
+
+
+def _horner(coefficients: list[float], x: Array) -> Array:
+    total = jnp.zeros_like(x)
+    for coefficient in reversed(coefficients):
+        total = total * x + coefficient
+    return total
+
+
+def underdamped_exact(
+    step_size: Scalar,
+    friction: Scalar = 1.0,
+    inverse_temperature: Scalar = 1.0,
+    *,
+    normal: Normal = noise.normal,
+) -> Sampler:
+    r"""ULMC integrated in closed form over each step, the gradient frozen at its start.
+
+        P' = e^{−γτ} P − τφ₁ ∇U(w) + ξ_P
+        w' = w + τφ₁ P − τ²φ₂ ∇U(w) + ξ_w
+
+    with φ₁, φ₂ and the joint Gaussian (ξ_w, ξ_P) of `exact_coefficients`. This is the scheme of the paper's analysis,
+    which shuns it in practice for an O(d³) Cholesky factor. But the noise covariance is one 2×2 block, the same for
+    every coordinate, so its factor is three numbers and a step costs O(d): one gradient and two normals a parameter.
+
+    Args:
+      step_size: τ > 0.
+      friction: γ > 0.
+      inverse_temperature: β > 0; infinity leaves out the noise.
+      normal: the generator of standard normals.
+
+    References:
+      Eq. `ulmc:exact` of the paper; Cheng et al. (2018), "Underdamped Langevin MCMC: a non-asymptotic analysis".
+    """
+    _check(step_size, friction, inverse_temperature)
+
+    def update(gradient, state: UnderdampedState, params, *, key: PRNGKey, **extra):
+        del extra
+        c = exact_coefficients(step_size, friction)
+        xi, zeta = thermal_noise(key, (params, params), inverse_temperature, normal)
+        increment = jax.tree.map(
+            lambda p, g, x, z: (
+                c.momentum_to_params * p - c.gradient_to_params * g + c.noise_shared * x + c.noise_params * z
+            ),
+            state.momentum,
+            gradient,
+            xi,
+            zeta,
+        )
+        momentum = jax.tree.map(
+            lambda p, g, x: c.decay * p - c.momentum_to_params * g + c.noise_momentum * x, state.momentum, gradient, xi
+        )
+        return increment, UnderdampedState(momentum)
+
+    return first_order(_init, update)
+
+
+def underdamped_splitting(
+    step_size: Scalar,
+    friction: Scalar = 1.0,
+    inverse_temperature: Scalar = 1.0,
+    *,
+    scheme: Literal["BAOAB", "OBABO"] = "BAOAB",
+    normal: Normal = noise.normal,
+) -> Sampler:
+    r"""ULMC by splitting into kick B, drift A and Ornstein–Uhlenbeck O; second order in the step.
+
+        A: w ← w + τP    B: P ← P − τ ∇U(w)    O: P ← e^{−γτ} P + √((1 − e^{−2γτ})/β) ξ
+
+    A palindrome such as BAOAB evaluates the gradient twice at the same w, at the end of one step and at the start of
+    the next. We start the cycle elsewhere, so that one step is
+
+        BAOAB:  B(τ) A(τ/2) O(τ) A(τ/2)            OBABO:  B(τ/2) O(τ) B(τ/2) A(τ)
+
+    with one gradient, and nothing cached that a new minibatch would make stale. As B and O leave w alone, the
+    parameters visited have exactly the law of the palindrome; only the momentum is looked at elsewhere in the cycle.
+
+    On a quadratic U with curvature p both are stable for τ√p < 2; BAOAB samples the right variance 1/(βp) whatever τ,
+    OBABO samples 1/(βp(1 − τ²p/4)).
+
+    Args:
+      step_size: τ > 0.
+      friction: γ > 0.
+      inverse_temperature: β > 0; infinity leaves out the noise.
+      scheme: "BAOAB" or "OBABO".
+      normal: the generator of standard normals.
+
+    References:
+      Leimkuhler and Matthews (2013), "Rational construction of stochastic numerical methods for molecular sampling".
+    """
+    _check(step_size, friction, inverse_temperature)
+    check_choice("scheme", scheme, ("BAOAB", "OBABO"))
+
+    def update(gradient, state: UnderdampedState, params, *, key: PRNGKey, **extra):
+        del extra
+        xi = thermal_noise(key, params, inverse_temperature, normal)
+        x = jnp.asarray(friction) * step_size
+        decay, noise_scale = jnp.exp(-x), jnp.sqrt(-jnp.expm1(-2 * x))
+
+        def baoab(p, g, x):
+            p = p - step_size * g
+            new = decay * p + noise_scale * x
+            return step_size / 2 * (p + new), new
+
+        def obabo(p, g, x):
+            new = decay * (p - step_size / 2 * g) + noise_scale * x - step_size / 2 * g
+            return step_size * new, new
+
+        pairs = jax.tree.map(baoab if scheme == "BAOAB" else obabo, state.momentum, gradient, xi)
+        increment, momentum = jax.tree.transpose(jax.tree.structure(params), jax.tree.structure((0, 0)), pairs)
+        return increment, UnderdampedState(momentum)
+
+    return first_order(_init, update)
+
+
+class AdaptiveUnderdampedState(NamedTuple):
+    """The momentum P and the moving averages of the gradient."""
+
+    momentum: Params
+    bias: AdaptiveBiasState
+
+
+def adaptive_underdamped(
+    step_size: Scalar,
+    friction: Scalar = 1.0,
+    inverse_temperature: Scalar = 1.0,
+    *,
+    bias_factor: Scalar = 1.0,
+    first_decay: Scalar = 0.9,
+    second_decay: Scalar = 0.99,
+    epsilon: Scalar = 1e-8,
+    epsilon_in_root: bool = True,
+    noise_in: Literal["momentum", "params"] = "momentum",
+    normal: Normal = noise.normal,
+) -> Sampler:
+    r"""ULMC with the adaptive bias, the sampler of FG-ULMCDQN and ULMCDQN.
+
+        P ← (1 − γτ) P − τ (∇U(w) + a · m ⊘ √(v + λ)) + √(2γτ/β) ξ
+        w ← w + τ P
+
+    The new momentum moves w, unlike in `underdamped`; P has the opposite sign to the paper's. The released code adds
+    the same noise to w instead of P (`noise_in="params"`), which is another law: on a quadratic of curvature p, with
+    a = 0 and small τ, noise in P gives w the target's variance 1/(βp), noise in w gives it (1 + γ²/p)/β, almost the
+    same in flat and in steep directions. With a ≠ 0 neither keeps exp(−β·U), see `adaptive_bias`.
+
+    Args:
+      step_size: τ > 0.
+      friction: γ > 0.
+      inverse_temperature: β > 0; infinity leaves out the noise.
+      bias_factor: a, any finite number.
+      first_decay: α₁ in [0, 1).
+      second_decay: α₂ in [0, 1). The paper uses 0.99, its released code 0.999.
+      epsilon: λ ≥ 0.
+      epsilon_in_root: √(v + λ) as in the paper, or √v + λ as in its released code.
+      noise_in: "momentum" as in the paper, or "params" as in its released code.
+      normal: the generator of standard normals.
+
+    References:
+      Eq. `aulmc` of the paper.
+    """
+    _check(step_size, friction, inverse_temperature)
+    check_choice("noise_in", noise_in, ("momentum", "params"))
+    drift = adaptive_bias(
+        bias_factor,
+        first_decay=first_decay,
+        second_decay=second_decay,
+        epsilon=epsilon,
+        epsilon_in_root=epsilon_in_root,
+    )
+
+    def init(params: Params) -> AdaptiveUnderdampedState:
+        return AdaptiveUnderdampedState(jax.tree.map(jnp.zeros_like, params), drift.init(params))
+
+    def update(gradient, state: AdaptiveUnderdampedState, params, *, key: PRNGKey, **extra):
+        del extra
+        direction, bias = drift.update(gradient, state.bias)
+        xi = thermal_noise(key, params, inverse_temperature, normal)
+        noise_scale = jnp.sqrt(2 * jnp.asarray(friction) * step_size)
+        kick, jitter = (noise_scale, 0.0) if noise_in == "momentum" else (0.0, noise_scale)
+        momentum = jax.tree.map(
+            lambda p, g, x: (1 - friction * step_size) * p - step_size * g + kick * x, state.momentum, direction, xi
+        )
+        increment = jax.tree.map(lambda p, x: step_size * p + jitter * x, momentum, xi)
+        return increment, AdaptiveUnderdampedState(momentum, bias)
+
+    return first_order(init, update)

@@ -1,0 +1,194 @@
+"""What every sampler promises, whatever its equation."""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from feelgood import samplers
+
+TREE = {"weights": jnp.array([[0.5, -1.0, 0.3], [0.2, 0.1, -0.4]]), "bias": jnp.array([1.0, -2.0])}
+FLAT, UNRAVEL = ravel_pytree(TREE)
+CURVATURE = jnp.linspace(0.5, 4.0, 8)
+PRECISION = jnp.diag(CURVATURE)
+PHI = jnp.eye(3, 8)
+
+
+def flat_potential(w):
+    return jnp.sum(CURVATURE * w**2) / 2 + jnp.sum(w**4) / 10
+
+
+def tree_potential(tree):
+    return flat_potential(ravel_pytree(tree)[0])
+
+
+# Each factory takes a step size (exact samplers: a temperature) and the mean of a target, as a tree or flat.
+ZOO = {
+    "langevin": lambda step, mean: samplers.langevin(step, 2.0),
+    "adam_langevin": lambda step, mean: samplers.adam_langevin(step, 2.0, bias_factor=0.3),
+    "preconditioned_langevin": lambda step, mean: samplers.preconditioned_langevin(step, 2.0, epsilon=0.1),
+    "preconditioned_adam_langevin": lambda step, mean: samplers.preconditioned_adam_langevin(step, 2.0),
+    "underdamped": lambda step, mean: samplers.underdamped(step, 1.5, 2.0),
+    "underdamped_exact": lambda step, mean: samplers.underdamped_exact(step, 1.5, 2.0),
+    "underdamped_splitting": lambda step, mean: samplers.underdamped_splitting(step, 1.5, 2.0),
+    "underdamped_obabo": lambda step, mean: samplers.underdamped_splitting(step, 1.5, 2.0, scheme="OBABO"),
+    "adaptive_underdamped": lambda step, mean: samplers.adaptive_underdamped(step, 1.5, 2.0, bias_factor=0.3),
+    "adaptive_underdamped_released": lambda step, mean: samplers.adaptive_underdamped(
+        step, 1.5, 2.0, bias_factor=0.3, noise_in="params", epsilon_in_root=False
+    ),
+    "mala": lambda step, mean: samplers.mala(step, 2.0),
+    "hmc": lambda step, mean: samplers.hmc(step, 3, 2.0),
+    "proximal": lambda step, mean: samplers.proximal(step, 2.0),
+    "exact_gaussian": lambda step, mean: samplers.exact_gaussian(mean, PRECISION, 1 / step),
+    "exact_feel_good": lambda step, mean: samplers.exact_feel_good(mean, PRECISION, PHI, 0.5, 1 / step),
+    "from_optax": lambda step, mean: samplers.from_optax(optax.adam(step)),
+}
+ADJUSTED = {"mala", "hmc", "proximal", "exact_gaussian", "exact_feel_good"}
+FIRST_ORDER = sorted(set(ZOO) - ADJUSTED)
+every_sampler = pytest.mark.parametrize("name", sorted(ZOO))
+
+
+@functools.cache
+def compiled(name):
+    """Ten steps of one chain as a function of its key and step size, compiled once for all tests."""
+    return jax.jit(lambda key, step: samplers.sample(key, ZOO[name](step, FLAT), flat_potential, FLAT, 10))
+
+
+def chain(name, key, step=0.05):
+    return compiled(name)(key, step)
+
+
+@every_sampler
+def test_a_tree_moves_like_its_flat_vector(name):
+    flat, flat_info = chain(name, jax.random.key(0))
+    run = jax.jit(lambda key: samplers.sample(key, ZOO[name](0.05, TREE), tree_potential, TREE, 10))
+    tree, tree_info = run(jax.random.key(0))
+    as_flat = jax.vmap(lambda t: ravel_pytree(t)[0])(tree)
+    np.testing.assert_allclose(as_flat, flat, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(tree_info.num_rejections, flat_info.num_rejections)
+    assert jax.tree.structure(jax.tree.map(lambda x: x[0], tree)) == jax.tree.structure(TREE)
+
+
+@every_sampler
+def test_vmap_over_chains_equals_a_loop_and_chains_of_different_keys_are_uncorrelated(name):
+    keys = jax.vmap(jax.random.key)(jnp.arange(4096))
+    together = np.asarray(jax.jit(jax.vmap(lambda key: chain(name, key)[0]))(keys))
+    apart = np.stack([chain(name, key)[0] for key in keys[:4]])
+    np.testing.assert_allclose(together[:4], apart, rtol=2e-5, atol=1e-6)
+    if name == "from_optax":
+        return  # no noise
+    end = together[:, -1]
+    noise = (end - end.mean(0)) / end.std(0)
+    lagged = np.mean(noise[1:, :, None] * noise[:-1, None, :], axis=0) * np.sqrt(4095)
+    assert np.abs(lagged).max() < 4.5  # 64 standard normals if uncorrelated
+
+
+@every_sampler
+def test_vmap_over_a_hyper_parameter_equals_a_loop(name):
+    steps = jnp.array([0.01, 0.03, 0.09])
+    together = jax.jit(jax.vmap(lambda step: chain(name, jax.random.key(2), step)[0]))(steps)
+    apart = np.stack([chain(name, jax.random.key(2), step)[0] for step in steps])
+    np.testing.assert_allclose(together, apart, rtol=2e-4, atol=2e-5)
+
+
+@every_sampler
+def test_the_same_key_gives_the_same_bits_and_another_key_gives_others(name):
+    first, again, other = (chain(name, jax.random.key(seed))[0] for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert (name == "from_optax") == bool(jnp.all(first == other))
+
+
+@every_sampler
+def test_info_has_the_same_leaves_for_every_sampler(name):
+    sampler = ZOO[name](0.05, FLAT)
+    _, record = jax.eval_shape(
+        lambda key, state: sampler.step(key, state, flat_potential), jax.random.key(0), sampler.init(FLAT)
+    )
+    assert [leaf.shape for leaf in record] == [()] * 4
+    assert [leaf.dtype for leaf in record] == [jnp.float32, jnp.float32, jnp.int32, jnp.int32]
+
+
+@every_sampler
+def test_a_step_keeps_dtype_and_structure_even_with_float64_hyper_parameters(name):
+    with jax.enable_x64(True):
+        params = jax.tree.map(lambda x: x.astype(jnp.float32), TREE)
+
+        def step(key, step_size):
+            sampler = ZOO[name](step_size, params)
+            state = sampler.init(params)
+            return state, sampler.step(key, state, tree_potential)[0]
+
+        old, new = jax.eval_shape(step, jax.random.key(0), jnp.asarray(0.05, jnp.float64))
+        assert jax.tree.map(lambda x: (x.shape, x.dtype), new) == jax.tree.map(lambda x: (x.shape, x.dtype), old)
+
+
+@pytest.mark.parametrize("name", FIRST_ORDER)
+def test_as_an_optax_transformation_it_takes_the_same_steps(name):
+    transform = samplers.to_optax(ZOO[name](0.05, FLAT))
+    params, state = FLAT, transform.init(FLAT)
+    update = jax.jit(transform.update)
+    for key in jax.random.split(jax.random.key(0), (10, 1))[:, 0]:
+        updates, state = update(jax.grad(flat_potential)(params), state, params, key=key)
+        params = optax.apply_updates(params, updates)
+    np.testing.assert_allclose(params, chain(name, jax.random.key(0))[0][-1], rtol=1e-5, atol=1e-6)
+
+
+def test_an_optax_chain_hands_the_key_through():
+    plain = samplers.to_optax(samplers.langevin(0.1))
+    chained = optax.chain(optax.clip_by_global_norm(1e6), plain)
+    key, gradient = jax.random.key(0), jax.grad(flat_potential)(FLAT)
+    expected, _ = plain.update(gradient, plain.init(FLAT), FLAT, key=key)
+    updates, _ = chained.update(gradient, chained.init(FLAT), FLAT, key=key)
+    np.testing.assert_allclose(updates, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(ADJUSTED))
+def test_samplers_that_need_more_than_one_gradient_say_that_they_are_no_transformation(name):
+    with pytest.raises(TypeError, match="cannot be an Optax transformation"):
+        samplers.to_optax(ZOO[name](0.05, FLAT))
+
+
+def test_sample_counts_and_thins():
+    draws, record = samplers.sample(
+        jax.random.key(0), samplers.langevin(0.1), flat_potential, FLAT, num_steps=12, thin=4
+    )
+    every, _ = samplers.sample(jax.random.key(0), samplers.langevin(0.1), flat_potential, FLAT, num_steps=12, thin=12)
+    assert draws.shape == (3, 8)
+    assert record.potential.shape == (3,)
+    assert every.shape == (1, 8)
+    with pytest.raises(ValueError, match="num_steps must be a whole number of at least 1, got 0"):
+        samplers.sample(jax.random.key(0), samplers.langevin(0.1), flat_potential, FLAT, num_steps=0)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: samplers.langevin(0.0), "step_size must be positive and finite, got 0.0"),
+        (lambda: samplers.langevin(-1.0), "step_size must be positive and finite, got -1.0"),
+        (lambda: samplers.langevin(float("nan")), "step_size must be positive and finite, got nan"),
+        (lambda: samplers.langevin(0.1, 0.0), "inverse_temperature must be positive (infinity allowed), got 0.0"),
+        (lambda: samplers.adam_langevin(0.1, bias_factor=float("inf")), "bias_factor must be a finite real number"),
+        (lambda: samplers.adam_langevin(0.1, first_decay=1.0), "first_decay must be in [0, 1), got 1.0"),
+        (lambda: samplers.preconditioned_langevin(0.1, epsilon=0.0), "epsilon must be positive and finite, got 0.0"),
+        (lambda: samplers.preconditioned_adam_langevin(-0.1), "step_size must be positive and finite, got -0.1"),
+        (lambda: samplers.underdamped(0.1, 0.0), "friction must be positive and finite, got 0.0"),
+        (lambda: samplers.underdamped_exact(0.1, -2.0), "friction must be positive and finite, got -2.0"),
+        (lambda: samplers.underdamped_splitting(0.1, 1.0, -1.0), "inverse_temperature must be positive"),
+        (lambda: samplers.adaptive_underdamped(0.1, bias_factor=float("nan")), "bias_factor must be a finite real"),
+        (lambda: samplers.mala(0.1, float("inf")), "inverse_temperature must be positive and finite, got inf"),
+        (lambda: samplers.hmc(0.1, 0), "num_leapfrog_steps must be a whole number of at least 1, got 0"),
+        (lambda: samplers.proximal(0.1, num_minimisation_steps=0), "num_minimisation_steps must be a whole number"),
+        (lambda: samplers.exact_gaussian(FLAT, jnp.eye(3)), "precision must have shape (8, 8) to match mean"),
+        (lambda: samplers.exact_feel_good(FLAT, PRECISION, PHI, -1.0), "weight must be non-negative and finite"),
+        (lambda: samplers.exact_feel_good(FLAT, PRECISION, jnp.eye(3), 1.0), "features must have shape"),
+        (lambda: samplers.linear_regression(PHI, jnp.ones(3), weight=0.0), "weight must be positive and finite"),
+    ],
+)
+def test_a_bad_hyper_parameter_is_named_with_its_value(make, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make()

@@ -1,0 +1,131 @@
+"""What draws alone tell of a chain: how fast it forgets, and whether several chains agree.
+
+Draws have shape (chains, steps, ...) and a single chain (steps, ...); statistics are taken for each entry of the
+trailing axes on its own. Where all draws of an entry are equal its statistics are NaN.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from feelgood.typing import Array
+
+__all__ = ["autocorrelation", "autocorrelation_time", "effective_sample_size", "split_rhat"]
+
+
+def autocorrelation(x: ArrayLike) -> Array:
+    """The autocorrelation of a chain at every lag.
+
+    ρ_t = γ_t/γ_0 with γ_t = (1/n) Σ_{i<n−t} (x_i − x̄)(x_{i+t} − x̄), computed by FFT.
+
+    Args:
+      x: one chain, (steps, ...), at least 4 steps.
+
+    Returns:
+      ρ at lags 0 … steps − 1, in the shape of `x`.
+    """
+    x = _as_draws("x", x, 1)
+    covariance = _autocovariance(x, axis=0)
+    return covariance / _unless_stuck(x[None], covariance[0])[None]
+
+
+def autocorrelation_time(x: ArrayLike) -> Array:
+    """How many steps of a chain are worth one independent draw.
+
+    τ = 1 + 2 Σ_{t≥1} ρ_t, the sum cut off as in `effective_sample_size`.
+
+    Args:
+      x: one chain, (steps, ...), at least 4 steps.
+
+    Returns:
+      τ for each entry, of shape `x.shape[1:]`.
+    """
+    return _integrated_time(_as_draws("x", x, 1)[None])
+
+
+def effective_sample_size(draws: ArrayLike) -> Array:
+    """How many independent draws would estimate the mean as well as these.
+
+    ESS = chains · steps / τ, with τ = −1 + 2 Σ_k Γ_k over Geyer's initial monotone sequence: Γ_k = ρ_{2k} + ρ_{2k+1},
+    cut before the first Γ_k ≤ 0 and made non-increasing. Over several chains ρ_t = 1 − (W − γ̄_t)/V, with W the mean
+    variance within chains, γ̄_t the mean autocovariance and V = (1 − 1/n)W + Var(chain means): chains that disagree
+    count for less.
+
+    Args:
+      draws: (chains, steps, ...), at least 4 steps.
+
+    Returns:
+      ESS for each entry, of shape `draws.shape[2:]`, never above N log₁₀ N for N draws in all.
+
+    References:
+      Geyer, Practical Markov chain Monte Carlo, 1992. Vehtari et al., Rank-normalization, folding, and localization: an
+      improved R̂, 2021.
+    """
+    draws = _as_draws("draws", draws, 2)
+    return draws.shape[0] * draws.shape[1] / _integrated_time(draws)
+
+
+def split_rhat(draws: ArrayLike) -> Array:
+    """Whether chains, each cut into halves, agree: R̂ = √(V/W), near 1 if they do.
+
+    V = (1 − 1/n)W + Var(means) estimates the variance from above and W, the mean variance within the halves of length
+    n, from below. Of an odd number of steps the middle one is left out.
+
+    Args:
+      draws: (chains, steps, ...), at least 4 steps; one chain is enough.
+
+    Returns:
+      R̂ for each entry, of shape `draws.shape[2:]`.
+    """
+    draws = _as_draws("draws", draws, 2)
+    half = draws.shape[1] // 2
+    halves = jnp.concatenate([draws[:, :half], draws[:, -half:]])
+    within = _unless_stuck(halves, jnp.mean(jnp.var(halves, axis=1, ddof=1), axis=0))
+    between = jnp.var(jnp.mean(halves, axis=1), axis=0, ddof=1)
+    return jnp.sqrt((1 - 1 / half) + between / within)
+
+
+def _as_draws(name: str, x: ArrayLike, leading: int) -> Array:
+    x = jnp.asarray(x)
+    axes = ("chains", "steps")[-leading:]
+    if x.ndim < leading or x.shape[leading - 1] < 4 or x.size == 0:
+        raise ValueError(f"{name} must have shape ({', '.join(axes)}, ...) with at least 4 steps, got shape {x.shape}")
+    return x.astype(jnp.result_type(x, float))
+
+
+def _autocovariance(x: Array, axis: int) -> Array:
+    steps = x.shape[axis]
+    # Padding to twice the length keeps the end of the chain from being matched with its beginning.
+    padded = 1 << (2 * steps - 1).bit_length()
+    spectrum = jnp.fft.rfft(x - jnp.mean(x, axis=axis, keepdims=True), n=padded, axis=axis)
+    power = jnp.real(spectrum) ** 2 + jnp.imag(spectrum) ** 2
+    return jax.lax.slice_in_dim(jnp.fft.irfft(power, n=padded, axis=axis), 0, steps, axis=axis) / steps
+
+
+def _unless_stuck(draws: Array, variance: Array) -> Array:
+    """The variance, or NaN where all draws are equal: rounding in their mean would pass for a variance."""
+    return jnp.where(jnp.any(draws != draws[:1, :1], axis=(0, 1)), variance, jnp.nan)
+
+
+def _integrated_time(draws: Array) -> Array:
+    chains, steps = draws.shape[:2]
+    covariance = jnp.mean(_autocovariance(draws, axis=1), axis=0)
+    within = covariance[0] * (steps / (steps - 1))
+    total = _unless_stuck(draws, covariance[0])
+    if chains > 1:
+        total = total + jnp.var(jnp.mean(draws, axis=1), axis=0, ddof=1)
+    correlation = (1 - (within[None] - covariance) / total[None]).at[0].set(1)
+    pairs = correlation[: steps // 2 * 2].reshape(steps // 2, 2, *draws.shape[2:]).sum(axis=1)
+    start = jnp.zeros_like(total), jnp.full_like(total, jnp.inf)
+    (area, _), _ = jax.lax.scan(_add_pair, start, pairs)
+    # Chains that alternate can bring the sum near zero or below it by chance.
+    return jnp.maximum(2 * area - 1, 1 / math.log10(chains * steps))
+
+
+def _add_pair(carry: tuple[Array, Array], pair: Array) -> tuple[tuple[Array, Array], None]:
+    area, smallest = carry
+    # Once the running minimum is below zero it stays there, so this also ends the sum.
+    smallest = jnp.minimum(smallest, pair)
+    return (area + jnp.maximum(smallest, 0), smallest), None

@@ -1,0 +1,199 @@
+"""One step of each sampler on a quadratic potential, as an affine map per mode.
+
+For U(w) = ½ (w−m)ᵀP(w−m) and an eigenvalue p of P, a step moves z = (position − m, momentum) along that eigenvector by
+
+  z' = A(p) z + ξ,   ξ ~ N(0, Q(p)),   A, Q of shape 2 × 2.
+
+Langevin has no momentum: its second row and column are zero. τ is the step size, γ the friction, β the inverse
+temperature.
+"""
+
+from collections.abc import Callable
+from math import factorial
+from typing import Literal, NamedTuple
+
+import jax.numpy as jnp
+
+from feelgood.checks import check_choice, check_non_negative, check_positive
+from feelgood.typing import Array, Scalar
+
+__all__ = [
+    "Kernel",
+    "adaptive_underdamped_kernel",
+    "langevin_kernel",
+    "underdamped_exact_kernel",
+    "underdamped_kernel",
+    "underdamped_splitting_kernel",
+]
+
+
+class Kernel(NamedTuple):
+    """One step of a sampler on a quadratic potential.
+
+    Attributes:
+      affine: `curvature (d,) -> (A, Q)`, both (d, 2, 2): the matrix that moves (position − m, momentum) of each mode,
+        and the covariance of the noise added to it.
+    """
+
+    affine: Callable[[Array], tuple[Array, Array]]
+
+
+def langevin_kernel(step_size: Scalar, inverse_temperature: Scalar) -> Kernel:
+    """Langevin Monte Carlo: w' = w − τ∇U(w) + √(2τ/β) ξ."""
+    _check_scales(step_size, 0.0, inverse_temperature)
+
+    def affine(p: Array) -> tuple[Array, Array]:
+        tau, beta = _like(p, step_size, inverse_temperature)
+        return _fill(p, (1 - tau * p, 0), (0, 0)), _fill(p, (2 * tau / beta, 0), (0, 0))
+
+    return Kernel(affine)
+
+
+def underdamped_kernel(step_size: Scalar, friction: Scalar, inverse_temperature: Scalar) -> Kernel:
+    """Explicit Euler: w' = w + τP, P' = P − τ∇U(w) − γτP + √(2γτ/β) ξ, both from the old (w, P)."""
+    _check_scales(step_size, friction, inverse_temperature)
+
+    def affine(p: Array) -> tuple[Array, Array]:
+        tau, gamma, beta = _like(p, step_size, friction, inverse_temperature)
+        return (
+            _fill(p, (1, tau), (-tau * p, 1 - gamma * tau)),
+            _fill(p, (0, 0), (0, 2 * gamma * tau / beta)),
+        )
+
+    return Kernel(affine)
+
+
+def underdamped_exact_kernel(step_size: Scalar, friction: Scalar, inverse_temperature: Scalar) -> Kernel:
+    """Underdamped dynamics solved exactly over a step, with the gradient frozen at its start.
+
+    dw = P dt, dP = −∇U(w₀) dt − γP dt + √(2γ/β) dB over time τ. With x = γτ, φ₁ = (1−e⁻ˣ)/x, φ₂ = (x−1+e⁻ˣ)/x² and
+    φ₃ = (2x−3+4e⁻ˣ−e⁻²ˣ)/x³:
+
+      w' = w + τφ₁P − τ²φ₂∇U(w) + ξ_w,   P' = e⁻ˣP − τφ₁∇U(w) + ξ_P,
+      Var ξ_w = γτ³φ₃/β,   Cov(ξ_w, ξ_P) = γτ²φ₁²/β,   Var ξ_P = (1−e⁻²ˣ)/β.
+    """
+    _check_scales(step_size, friction, inverse_temperature)
+
+    def affine(p: Array) -> tuple[Array, Array]:
+        tau, gamma, beta = _like(p, step_size, friction, inverse_temperature)
+        x = gamma * tau
+        phi1, phi2, phi3 = _phi(x)
+        covariance = gamma * tau**2 * phi1**2 / beta
+        return (
+            _fill(p, (1 - tau**2 * phi2 * p, tau * phi1), (-tau * phi1 * p, jnp.exp(-x))),
+            _fill(p, (gamma * tau**3 * phi3 / beta, covariance), (covariance, -jnp.expm1(-2 * x) / beta)),
+        )
+
+    return Kernel(affine)
+
+
+def underdamped_splitting_kernel(
+    step_size: Scalar,
+    friction: Scalar,
+    inverse_temperature: Scalar,
+    scheme: Literal["BAOAB", "OBABO"] = "BAOAB",
+) -> Kernel:
+    """Splitting into kicks B, drifts A and the thermostat O, each solved exactly.
+
+    The cycle starts where one gradient serves the whole step; positions have the law of the usual order.
+
+      BAOAB: B(τ), A(τ/2), O(τ), A(τ/2);   OBABO: B(τ/2), O(τ), B(τ/2), A(τ).
+    """
+    _check_scales(step_size, friction, inverse_temperature)
+    check_choice("scheme", scheme, ("BAOAB", "OBABO"))
+
+    def affine(p: Array) -> tuple[Array, Array]:
+        tau, gamma, beta = _like(p, step_size, friction, inverse_temperature)
+        noiseless = _fill(p, (0, 0), (0, 0))
+
+        def kick(time: Array):
+            return _fill(p, (1, 0), (-time * p, 1)), noiseless
+
+        def drift(time: Array):
+            return _fill(p, (1, time), (0, 1)), noiseless
+
+        x = gamma * tau
+        thermostat = _fill(p, (1, 0), (0, jnp.exp(-x))), _fill(p, (0, 0), (0, -jnp.expm1(-2 * x) / beta))
+        if scheme == "BAOAB":
+            return in_order(kick(tau), drift(tau / 2), thermostat, drift(tau / 2))
+        return in_order(kick(tau / 2), thermostat, kick(tau / 2), drift(tau))
+
+    return Kernel(affine)
+
+
+def adaptive_underdamped_kernel(
+    step_size: Scalar,
+    friction: Scalar,
+    inverse_temperature: Scalar,
+    noise_in: Literal["momentum", "params"] = "momentum",
+) -> Kernel:
+    """Adaptive underdamped sampler at bias factor 0: P' = (1−γτ)P − τ∇U(w), w' = w + τP' with the new momentum.
+
+    √(2γτ/β) ξ is added to P' (and so also moves w') or to w' alone, as `noise_in` says.
+    """
+    _check_scales(step_size, friction, inverse_temperature)
+    check_choice("noise_in", noise_in, ("momentum", "params"))
+
+    def affine(p: Array) -> tuple[Array, Array]:
+        tau, gamma, beta = _like(p, step_size, friction, inverse_temperature)
+        noise = 2 * gamma * tau / beta
+        in_momentum, in_params = (noise, 0) if noise_in == "momentum" else (0, noise)
+        return in_order(
+            (_fill(p, (1, 0), (-tau * p, 1 - gamma * tau)), _fill(p, (0, 0), (0, in_momentum))),
+            (_fill(p, (1, tau), (0, 1)), _fill(p, (in_params, 0), (0, 0))),
+        )
+
+    return Kernel(affine)
+
+
+def in_order(*maps: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Composes affine maps, the first given applied first."""
+    transition, noise = maps[0]
+    for matrix, added in maps[1:]:
+        transition = product(matrix, transition)
+        noise = product(matrix, noise, jnp.swapaxes(matrix, -1, -2)) + added
+    return transition, noise
+
+
+def product(*factors: Array) -> Array:
+    """Matrix product, in full precision on every device."""
+    result = factors[0]
+    for factor in factors[1:]:
+        result = jnp.matmul(result, factor, precision="highest")
+    return result
+
+
+def _check_scales(step_size: Scalar, friction: Scalar, inverse_temperature: Scalar) -> None:
+    check_positive("step_size", step_size)
+    check_non_negative("friction", friction)
+    check_positive("inverse_temperature", inverse_temperature, infinite=True)
+
+
+def _like(curvature: Array, *scalars: Scalar) -> tuple[Array, ...]:
+    return tuple(jnp.asarray(scalar, curvature.dtype) for scalar in scalars)
+
+
+def _fill(curvature: Array, *rows: tuple) -> Array:
+    """One 2×2 matrix per mode from entries that are numbers or arrays over modes."""
+    entries = [jnp.broadcast_to(jnp.asarray(entry, curvature.dtype), curvature.shape) for row in rows for entry in row]
+    return jnp.stack(entries, axis=-1).reshape(*curvature.shape, 2, 2)
+
+
+def _phi(x: Array) -> tuple[Array, Array, Array]:
+    """φ₁, φ₂, φ₃ of `underdamped_exact_kernel`, by their power series for x < 1, where the formulas cancel."""
+    orders = range(25)
+    series = (
+        [(-1) ** k / factorial(k + 1) for k in orders],
+        [(-1) ** k / factorial(k + 2) for k in orders],
+        [(-1) ** k * (2 ** (k + 3) - 4) / factorial(k + 3) for k in orders],
+    )
+    small, large = jnp.where(x < 1, x, 0), jnp.where(x < 1, 1, x)
+    decay = jnp.exp(-large)
+    closed = (
+        (1 - decay) / large,
+        (large - 1 + decay) / large**2,
+        (2 * large - 3 + 4 * decay - decay**2) / large**3,
+    )
+    powers = [jnp.polyval(jnp.asarray(coefficients[::-1], x.dtype), small) for coefficients in series]
+    phi1, phi2, phi3 = (jnp.where(x < 1, power, formula) for power, formula in zip(powers, closed, strict=True))
+    return phi1, phi2, phi3

@@ -1,0 +1,6 @@
+"""Environments as pure functions inside XLA; `feelgood.envs.gym` hands them out as Gymnasium environments."""
+
+from feelgood.envs.base import Environment, Spec, Step
+from feelgood.envs.nchain import NChainState, nchain
+
+__all__ = ["Environment", "NChainState", "Spec", "Step", "nchain"]

@@ -1,0 +1,217 @@
+"""Networks: initialisation, forward passes by hand, noise, ensembles, priors, and what is trained."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from feelgood.envs import nchain
+from feelgood.networks import ensemble, mlp, network, noisy_mlp, partition, with_prior
+
+KEY = jax.random.key(0)
+
+
+def leaves(tree):
+    return jax.tree.leaves(tree)
+
+
+def test_torch_initialisation_is_uniform_within_one_over_the_root_of_the_inputs():
+    model = mlp(KEY, 400, [300, 200], 100)
+    for layer, num_inputs in zip(model.layers, (400, 300, 200), strict=True):
+        bound = 1 / np.sqrt(num_inputs)
+        for array in (np.asarray(layer.weight), np.asarray(layer.bias)):
+            # 5 standard errors of the moments of a uniform variable.
+            assert np.abs(array).max() <= bound
+            assert np.abs(array).max() > bound * (1 - 10 / array.size)
+            assert abs(array.mean()) < 5 * bound / np.sqrt(3 * array.size)
+            assert abs((array**2).mean() - bound**2 / 3) < 5 * bound**2 * np.sqrt(4 / 45 / array.size)
+
+
+def test_he_initialisation_has_variance_two_over_the_inputs_and_no_bias():
+    layer = mlp(KEY, 400, [300], 2, init="he").layers[0]
+    assert abs(layer.weight.var() * 400 / 2 - 1) < 5 * np.sqrt(2 / layer.weight.size)
+    assert not layer.bias.any()
+
+
+@pytest.mark.parametrize("num_states", [25, 100])
+def test_an_untrained_network_walks_right_to_the_end_on_about_a_third_of_seeds(num_states):
+    observations = jax.vmap(nchain(num_states).decode)(jnp.arange(1, num_states))  # s_2, …, s_N
+
+    def goes_right(key):
+        return (mlp(key, num_states, [32, 32], 2)(observations).argmax(-1) == 1).all()
+
+    fraction = jax.jit(jax.vmap(goes_right))(jax.random.split(KEY, 2000)).mean()
+    # 0.34 was seen with the original initialisation; 3 binomial standard errors are 0.032.
+    assert abs(fraction - 0.34) < 0.032
+
+
+def test_the_forward_pass_is_a_chain_of_products_with_relu_between():
+    model = mlp(KEY, 3, [5, 4], 2)
+    x = np.array([0.5, -2.0, 1.0], np.float32)
+    expected = x
+    for i, layer in enumerate(model.layers):
+        expected = expected @ np.asarray(layer.weight) + np.asarray(layer.bias)
+        expected = np.maximum(expected, 0) if i < 2 else expected
+    np.testing.assert_allclose(model(x), expected, rtol=1e-5)
+    assert (expected < 0).any()  # no ReLU at the output
+
+
+def test_a_batch_with_any_leading_axes_equals_its_observations_one_by_one():
+    model = mlp(KEY, (2, 3), [8], 4)
+    observations = np.random.default_rng(0).integers(255, size=(5, 7, 2, 3)).astype(np.uint8)
+    together, call = model(observations), jax.jit(model.__call__)
+    assert (together.shape, together.dtype) == ((5, 7, 4), jnp.float32)
+    alone = [[np.asarray(call(o)) for o in row] for row in observations]
+    np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-4)
+
+
+def test_no_hidden_layer_gives_a_linear_model():
+    model = mlp(KEY, 3, [], 2)
+    x = jnp.arange(3.0)
+    np.testing.assert_allclose(model(x), x @ model.layers[0].weight + model.layers[0].bias)
+
+
+def test_wrong_settings_are_refused_in_one_sentence():
+    with pytest.raises(ValueError, match=r"observation must end in shape \(3,\), got shape \(4,\)"):
+        mlp(KEY, 3, [], 2)(jnp.ones(4))
+    with pytest.raises(ValueError, match="init must be one of"):
+        mlp(KEY, 3, [], 2, init="torhc")
+    with pytest.raises(ValueError, match="hidden must be a whole number"):
+        mlp(KEY, 3, [0], 2)
+
+
+def test_noisy_layers_start_with_the_published_scales():
+    model = noisy_mlp(KEY, 100, [32], 2)
+    plain = mlp(KEY, 100, [32], 2)
+    for layer, mean, num_inputs in zip(model.layers, plain.layers, (100, 32), strict=True):
+        np.testing.assert_allclose(layer.weight_scale, 0.5 / np.sqrt(num_inputs), rtol=1e-6)
+        np.testing.assert_allclose(layer.bias_scale, 0.5 / np.sqrt(num_inputs), rtol=1e-6)
+        np.testing.assert_array_equal(layer.weight, mean.weight)
+
+
+def test_without_a_key_a_noisy_network_uses_its_mean_weights():
+    x = jnp.linspace(-1, 1, 100)
+    np.testing.assert_array_equal(noisy_mlp(KEY, 100, [32], 2)(x), mlp(KEY, 100, [32], 2)(x))
+
+
+def layer_noise(model, num_inputs, key):
+    """Noise of the weights and biases of a one-layer network, in units of their scales."""
+    scale = 0.5 / np.sqrt(num_inputs)
+    bias = model(jnp.zeros(num_inputs), key=key)
+    weight = model(jnp.eye(num_inputs), key=key) - bias[None]
+    return (weight - model.layers[0].weight) / scale, (bias - model.layers[0].bias) / scale
+
+
+def test_weight_noise_is_the_outer_product_of_input_noise_and_bias_noise():
+    model = noisy_mlp(KEY, 6, [], 4)
+    weight, bias = layer_noise(model, 6, jax.random.key(1))
+    input_noise = weight[:, 0] / bias[0]
+    np.testing.assert_allclose(weight, input_noise[:, None] * bias[None], atol=1e-4)
+    assert np.std(input_noise) > 0.1
+
+
+def test_noise_has_the_law_of_signed_roots_of_normals():
+    model = noisy_mlp(KEY, 2, [], 3)
+    draws = jax.jit(jax.vmap(lambda key: layer_noise(model, 2, key)))(jax.random.split(KEY, 20_000))
+    weight, bias = map(np.asarray, draws)
+    # f² = |normal|: E f = 0, E f² = √(2/π), E f⁴ = 1. Independent factors multiply. 5 standard errors.
+    second, count = np.sqrt(2 / np.pi), 20_000
+    np.testing.assert_allclose(bias.mean(0), 0, atol=5 * np.sqrt(second / count))
+    np.testing.assert_allclose((bias**2).mean(0), second, atol=5 * np.sqrt((1 - second**2) / count))
+    np.testing.assert_allclose((bias**4).mean(0), 1, atol=5 * np.sqrt(2 / count))
+    np.testing.assert_allclose((weight**2).mean(0), second**2, atol=5 * np.sqrt((1 - second**4) / count))
+    assert abs((bias[:, 0] * bias[:, 1]).mean()) < 5 * second / np.sqrt(count)
+
+
+def test_layers_of_a_noisy_network_draw_different_noise():
+    model = noisy_mlp(KEY, 3, [3], 3)
+    model = jax.tree.map(jnp.zeros_like, model)
+    layers = tuple(type(layer)(layer.weight, layer.bias, layer.weight, layer.bias + 1) for layer in model.layers)
+    # With no weights, the output is the bias noise of the last layer; the first layer's shows through an identity.
+    last = type(model)(layers, (3,))(jnp.zeros(3), key=KEY)
+    identity = type(layers[1])(jnp.eye(3), layers[1].bias, layers[1].weight, layers[1].bias)
+    first = type(model)((layers[0], identity), (3,))(jnp.zeros(3), key=KEY)
+    assert not np.any(np.isclose(jnp.maximum(last, 0), first) & (first > 0))
+
+
+def test_one_draw_of_noise_serves_a_batch_and_another_key_gives_another():
+    model = noisy_mlp(KEY, 5, [8], 2)
+    batch = jnp.ones((3, 5))
+    one, other = (np.asarray(model(batch, key=jax.random.key(seed))) for seed in (1, 2))
+    np.testing.assert_allclose(one, one[:1].repeat(3, 0), rtol=1e-6)
+    assert not np.isclose(one, other).any()
+
+
+def test_an_ensemble_stacks_the_members_that_its_keys_would_make_alone():
+    make = lambda key: mlp(key, 3, [8], 2)
+    model, x = ensemble(KEY, make, 4), jnp.ones((6, 3)) * jnp.arange(6.0)[:, None]
+    assert model(x).shape == (6, 4, 2)
+    assert model(x[0]).shape == (4, 2)
+    alone = jax.jit(lambda key: make(key)(x))
+    for i, key in enumerate(jax.random.split(KEY, 4)):
+        np.testing.assert_allclose(np.asarray(model(x))[:, i], alone(key), rtol=1e-5, atol=1e-6)
+    assert len(np.unique(model(x[1]))) == 8
+
+
+def test_members_of_a_noisy_ensemble_draw_their_own_noise():
+    make = lambda key: ensemble(key, lambda _: noisy_mlp(KEY, 3, [8], 2), 3)  # three times the same member
+    mean, noisy = map(np.asarray, jax.jit(lambda key: (make(key)(jnp.ones(3)), make(key)(jnp.ones(3), key=key)))(KEY))
+    np.testing.assert_allclose(mean, mean[:1].repeat(3, 0), rtol=1e-6)
+    assert len(np.unique(noisy)) == 6
+
+
+def with_random_prior(key, scale=3.0):
+    key_model, key_prior = jax.random.split(key)
+    return with_prior(mlp(key_model, 3, [8], 2), mlp(key_prior, 3, [8], 2), scale)
+
+
+def test_a_prior_adds_scale_times_its_output():
+    key_model, key_prior = jax.random.split(KEY)
+    x = jnp.ones(3)
+    expected = mlp(key_model, 3, [8], 2)(x) + 3 * mlp(key_prior, 3, [8], 2)(x)
+    np.testing.assert_allclose(with_random_prior(KEY)(x), expected, rtol=1e-5)
+
+
+def test_prior_networks_are_frozen_arrays_and_never_parameters():
+    params, frozen, apply = partition(with_random_prior(KEY))
+    key_model, key_prior = jax.random.split(KEY)
+    jax.tree.map(np.testing.assert_array_equal, leaves(params), leaves(mlp(key_model, 3, [8], 2)))
+    jax.tree.map(np.testing.assert_array_equal, leaves(frozen), [*leaves(mlp(key_prior, 3, [8], 2)), jnp.float32(3)])
+    np.testing.assert_array_equal(apply(params, frozen, jnp.ones(3)), with_random_prior(KEY)(jnp.ones(3)))
+    through_frozen = jax.grad(lambda frozen: apply(params, frozen, jnp.ones(3)).sum())(frozen)
+    assert not any(leaf.any() for leaf in leaves(through_frozen))
+    through_params = jax.grad(lambda params: apply(params, frozen, jnp.ones(3)).sum())(params)
+    assert all(leaf.any() for leaf in leaves(through_params))
+
+
+def test_a_plain_network_has_all_its_arrays_in_params_and_nothing_frozen():
+    params, frozen, _ = partition(noisy_mlp(KEY, 3, [8], 2))
+    assert len(leaves(params)) == 8
+    assert leaves(frozen) == []
+
+
+def test_apply_holds_no_arrays_of_its_own():
+    net = network(lambda key: ensemble(key, with_random_prior, 4))
+    params, frozen = net.init(KEY)
+    assert not jax.make_jaxpr(net.apply)(params, frozen, jnp.ones(3)).consts
+
+
+def test_many_seeds_at_once_equal_each_seed_alone_priors_included():
+    net = network(lambda key: ensemble(key, with_random_prior, 4))
+    keys, batch = jax.random.split(KEY, 5), np.random.default_rng(0).normal(size=(7, 3))
+    params, frozen = jax.jit(jax.vmap(net.init))(keys)
+    together = np.asarray(jax.jit(jax.vmap(net.apply, (0, 0, None)))(params, frozen, batch))
+    assert together.shape == (5, 7, 4, 2)
+    alone = jax.jit(lambda key: ensemble(key, with_random_prior, 4)(batch))
+    for i, key in enumerate(keys):
+        np.testing.assert_allclose(together[i], alone(key), rtol=1e-4, atol=1e-5)
+
+
+def test_the_prior_scale_may_be_traced():
+    def value(scale):
+        net = network(lambda key: with_random_prior(key, scale))
+        return net.apply(*net.init(KEY), jnp.ones(3))
+
+    several = jax.vmap(value)(jnp.array([0.0, 1.0, 2.0]))
+    np.testing.assert_allclose(several[2] - several[1], several[1] - several[0], rtol=1e-4)
+    assert not np.isclose(several[0], several[1]).any()

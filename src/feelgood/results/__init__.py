@@ -1,0 +1,1 @@
+"""What is on disk and how it looks: figures, tables, statistics. Knows nothing of training."""

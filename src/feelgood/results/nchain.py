@@ -1,0 +1,142 @@
+"""Tables and figures of the N-chain study."""
+
+import numpy as np
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from feelgood.results.style import AGENT_COLOURS, STYLE
+
+__all__ = ["as_markdown", "draw_curves", "draw_lengths", "interval", "summarise"]
+
+_T975 = 1.959964  # of the normal; seeds are many or the interval is replaced by Student's below
+
+
+def interval(values) -> tuple[float, float]:
+    """Mean and half-width of its 95% confidence interval (Student's t)."""
+    values = np.asarray(values, float)
+    n = len(values)
+    if n < 2:
+        return float(values.mean()) if n else float("nan"), float("nan")
+    # Cornish–Fisher expansion of Student's 97.5% quantile in 1/(n − 1), right to 0.3% from n = 5 on.
+    z, m = _T975, n - 1
+    t = z + (z**3 + z) / (4 * m) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * m**2)
+    return float(values.mean()), float(t * values.std(ddof=1) / np.sqrt(n))
+
+
+def per_seed(curves: pd.DataFrame, optimum: float) -> pd.DataFrame:
+    """One row per run: its score and what the score hides."""
+    rows = []
+    for (length, agent, seed), run in curves.sort_values("step").groupby(["length", "agent", "seed"], sort=False):
+        trained = run[run["step"] > 0]
+        late = trained[trained["step"] > run["step"].max() / 2]
+        reached = trained.loc[trained["first_success"] >= 0, "first_success"]
+        rows.append(
+            {
+                "length": length,
+                "agent": agent,
+                "seed": seed,
+                "score": trained["return"].iloc[-10:].mean(),
+                "starts_right": run["return"].iloc[0] >= 0.99 * optimum,
+                "training_success": trained["successes"].sum() / max(trained["episodes"].sum(), 1),
+                "first_success": reached.min() if len(reached) else np.nan,
+                "late_optimal": (late["return"] >= 0.99 * optimum).mean(),
+                "diverged_at": trained.loc[~trained["finite"].astype(bool), "step"].min(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def summarise(curves: pd.DataFrame, optimum: float) -> pd.DataFrame:
+    """One row per length and agent, with 95% confidence intervals over seeds.
+
+    Beside the paper's score (mean of the last ten evaluations): the score of the seeds whose untrained network does
+    not already go right all the way, the share of training episodes at the optimum, the share of runs that ever reach
+    it in training and when (median over those), and the share of evaluations at the optimum in the second half.
+    """
+    runs = per_seed(curves, optimum)
+    rows = []
+    for (length, agent), group in runs.groupby(["length", "agent"], sort=False):
+        left = group[~group["starts_right"]]
+        score, error = interval(group["score"])
+        left_score, left_error = interval(left["score"]) if len(left) else (np.nan, np.nan)
+        success, success_error = interval(group["training_success"])
+        rows.append(
+            {
+                "length": length,
+                "agent": agent,
+                "seeds": len(group),
+                "score": score,
+                "score_ci": error,
+                "left_seeds": len(left),
+                "left_score": left_score,
+                "left_score_ci": left_error,
+                "training_success": success,
+                "training_success_ci": success_error,
+                "ever_succeeds": group["first_success"].notna().mean(),
+                "median_first_success": group["first_success"].median(),
+                "late_optimal": group["late_optimal"].mean(),
+                "diverged": int(group["diverged_at"].notna().sum()),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def as_markdown(summary: pd.DataFrame) -> str:
+    """The summary as a table for people."""
+    lines = [
+        "| N | agent | seeds | score | score, left-initialised seeds | training episodes at the optimum "
+        "| runs that ever succeed | first success (median step) | late evaluations at the optimum | diverged |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in summary.itertuples():
+        first = "–" if np.isnan(row.median_first_success) else f"{row.median_first_success:,.0f}"
+        lines.append(
+            f"| {row.length} | {row.agent} | {row.seeds} | {row.score:.2f} ± {row.score_ci:.2f} "
+            f"| {row.left_score:.2f} ± {row.left_score_ci:.2f} ({row.left_seeds}) "
+            f"| {row.training_success:.1%} ± {row.training_success_ci:.1%} | {row.ever_succeeds:.0%} | {first} "
+            f"| {row.late_optimal:.0%} | {row.diverged} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def draw_curves(curves: pd.DataFrame) -> Figure:
+    """Learning curves: mean evaluation return with 95% confidence interval, a panel for each length."""
+    lengths = sorted(curves["length"].unique())
+    with rc_context(STYLE):
+        figure = Figure(figsize=(3.2 * len(lengths) + 1.8, 2.8), layout="constrained")
+        panels = figure.subplots(1, len(lengths), sharey=True, squeeze=False)[0]
+        for panel, length in zip(panels, lengths, strict=True):
+            for agent, group in curves[curves["length"] == length].groupby("agent", sort=False):
+                table = group.pivot_table(index="step", columns="seed", values="return")
+                stats = np.array([interval(row) for row in table.to_numpy()])
+                colour = AGENT_COLOURS.get(str(agent), "0.5")
+                panel.plot(table.index, stats[:, 0], color=colour, label=agent)
+                low, high = stats[:, 0] - stats[:, 1], stats[:, 0] + stats[:, 1]
+                # Returns are bounded and nearly all-or-nothing; with few seeds the interval reaches past the bounds.
+                panel.fill_between(table.index, low.clip(0, 10), high.clip(0, 10), color=colour, alpha=0.15, lw=0)
+            panel.axhline(10, color="0.7", linewidth=0.8, zorder=0)
+            panel.set_title(f"N = {length}, {group['seed'].nunique()} seeds")
+            panel.set_xlabel("environment steps")
+            panel.set_ylim(-0.3, 10.5)
+        panels[0].set_ylabel("evaluation return")
+        panels[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        return figure
+
+
+def draw_lengths(summary: pd.DataFrame) -> Figure:
+    """The paper's Figure 1: score against chain length, mean and 95% confidence interval."""
+    with rc_context(STYLE):
+        figure = Figure(figsize=(5.6, 3.2), layout="constrained")
+        panel = figure.subplots()
+        for agent, group in summary.groupby("agent", sort=False):
+            colour = AGENT_COLOURS.get(str(agent), "0.5")
+            panel.plot(group["length"], group["score"], "o-", markersize=3, color=colour, label=agent)
+            low, high = group["score"] - group["score_ci"], group["score"] + group["score_ci"]
+            panel.fill_between(group["length"], low, high, color=colour, alpha=0.2, lw=0)
+        panel.axhline(10, color="0.7", linewidth=0.8, zorder=0)
+        panel.set_xticks(sorted(summary["length"].unique()))
+        panel.set_xlabel("chain length N")
+        panel.set_ylabel("mean of the last 10 evaluations")
+        panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        return figure

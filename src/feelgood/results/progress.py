@@ -1,0 +1,47 @@
+"""A progress bar for long work; silent where nobody watches."""
+
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+__all__ = ["bar"]
+
+
+class Bar:
+    """Tasks on one bar."""
+
+    def __init__(self, progress: Progress):
+        self._progress = progress
+
+    @contextmanager
+    def task(self, name: str, total: int):
+        """Yields a function to call with a record of `chunk`, `num_runs` and `mean_return` after each step of work."""
+        task = self._progress.add_task(name, total=total, note="compiling")
+
+        def report(progress) -> None:
+            note = f"{progress.num_runs} runs, return {progress.mean_return:.2f}"
+            self._progress.update(task, completed=progress.chunk, note=note)
+
+        try:
+            yield report
+        finally:
+            if not self._progress.console.is_terminal:
+                self._progress.console.print(f"{name}: {self._progress.tasks[task].fields['note']}")
+
+
+@contextmanager
+def bar():
+    """A bar on the terminal; a line per finished task elsewhere."""
+    console = Console()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("eta"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        yield Bar(progress)

@@ -1,0 +1,86 @@
+"""What a study leaves on disk: tables in Parquet and a manifest in JSON, each written whole or not at all."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+__all__ = ["describe_machine", "read_manifest", "read_table", "write_manifest", "write_table", "write_text"]
+
+
+def _atomically(path: Path, write: Callable[[Path], Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        write(partial)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """Writes a table as Parquet."""
+    _atomically(path, lambda partial: table.to_parquet(partial, index=False))
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Reads a table; a damaged file gives a ValueError that names it."""
+    try:
+        return pd.read_parquet(path)
+    except Exception as error:
+        raise ValueError(f"table {path} cannot be read ({str(error).splitlines()[0]})") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file."""
+    _atomically(path, lambda partial: partial.write_text(text))
+
+
+def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Writes a manifest as JSON."""
+    write_text(path, json.dumps(manifest, indent=2, default=str) + "\n")
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Reads a manifest; a damaged file gives a ValueError that names it."""
+    try:
+        return json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"manifest {path} cannot be read ({error})") from error
+
+
+def describe_machine() -> dict[str, Any]:
+    """Versions, commit and devices behind a result."""
+    packages = ("feelgood", "jax", "jaxlib", "equinox", "optax", "numpy")
+    versions = {}
+    for name in packages:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    jax = sys.modules.get("jax")
+    return {
+        "versions": versions,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "devices": [] if jax is None else [device.device_kind for device in jax.local_devices()],
+        "commit": _commit(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _commit() -> str | None:
+    folder = Path(__file__).parent
+    try:
+        words = ["git", "-C", str(folder), "rev-parse", "HEAD"]
+        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,255 @@
+"""The N-chain study, after the paper's Figure 1: which agents explore deeply, and how far.
+
+For each chain length and agent, hyper-parameters are chosen on tuning seeds by halving (all points of the grid on a few
+seeds, the best of them on more) and the winner is run on fresh seeds, the same for every agent. Tuning seeds and
+reporting seeds never meet.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from feelgood.checks import check_choice, check_count
+
+__all__ = ["GRIDS", "NChainStudy", "run"]
+
+# The paper's table `tb:nchain`; for agents it does not list, the learning rate is swept.
+_PAPER: dict[str, tuple[float, ...]] = {
+    "step_size": (1e-2, 1e-3),
+    "bias_factor": (1.0, 0.1, 0.01),
+    "inverse_temperature": (1e12, 1e10, 1e8),
+    "friction": (1.0, 0.1, 0.01),
+    "feel_good_weight": (1.0, 0.1, 0.01),
+}
+_RATES: dict[str, tuple[float, ...]] = {"step_size": (1e-2, 3e-3, 1e-3, 3e-4, 1e-4)}
+
+
+def _paper(*names: str) -> dict[str, tuple[float, ...]]:
+    return {name: _PAPER[name] for name in ("step_size", "inverse_temperature", *names)}
+
+
+GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
+    "fg_ulmcdqn": _paper("bias_factor", "friction", "feel_good_weight"),
+    "fg_lmcdqn": _paper("bias_factor", "feel_good_weight"),
+    "ulmcdqn": _paper("bias_factor", "friction"),
+    "adam_lmcdqn": _paper("bias_factor"),
+    "lmcdqn": _paper(),
+    "langevin_dqn": _paper(),
+    "dqn": _RATES,
+    "bootstrapped_dqn": _RATES,
+    "noisynet_dqn": _RATES,
+}
+
+OPTIMUM = 10.0
+FIRST_TUNING_SEED = 1_000_000
+
+
+@dataclass(frozen=True)
+class NChainStudy:
+    """Deep exploration on the N-chain: every agent at every length, with honest tuning and confidence intervals."""
+
+    preset: Literal["quick", "paper"] = "quick"
+    """quick: three agents at N = 25 with default hyper-parameters, minutes on a CPU. paper: all agents, N = 25 to 100,
+    tuned on the paper's grid, for a GPU."""
+    lengths: tuple[int, ...] = ()
+    """Chain lengths N; empty for the preset's."""
+    agents: tuple[str, ...] = ()
+    """Agents; empty for the preset's."""
+    num_steps: int = 0
+    """Environment steps of a run; 0 for the preset's."""
+    num_seeds: int = 0
+    """Fresh seeds that results are reported on; 0 for the preset's."""
+    tuning_seeds: tuple[int, ...] = ()
+    """Tuning seeds in each round of halving; empty for the preset's, which is none for quick."""
+    num_kept: int = 12
+    """Points of the grid that go on to the second round."""
+    form: Literal["released", "paper"] = "released"
+    """Form of the adaptive samplers, see `feelgood.agents.Options`."""
+    output: Path = Path("runs/nchain")
+    """Folder for results; one that holds an unfinished run of the same study is continued."""
+
+    def __post_init__(self):
+        preset = _PRESETS[self.preset]
+        for name, value in preset.items():
+            if not getattr(self, name):
+                object.__setattr__(self, name, value)
+        for length in self.lengths:
+            check_count("lengths", length, minimum=4)
+        for agent in self.agents:
+            check_choice("agents", agent, GRIDS)
+        check_count("num_steps", self.num_steps, minimum=1000)
+        if self.num_steps % 1000:
+            raise ValueError(f"num_steps must be a multiple of 1000, got {self.num_steps}")
+        check_count("num_seeds", self.num_seeds)
+        check_count("num_kept", self.num_kept)
+        for count in self.tuning_seeds:
+            check_count("tuning_seeds", count)
+
+    @property
+    def label(self) -> str:
+        """A short name that tells this study from any other."""
+        facts = {k: v for k, v in dataclasses.asdict(self).items() if k not in ("output", "preset")}
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+_PRESETS: dict[str, dict[str, Any]] = {
+    "quick": {
+        "lengths": (25,),
+        "agents": ("fg_ulmcdqn", "ulmcdqn", "dqn"),
+        "num_steps": 10_000,
+        "num_seeds": 20,
+    },
+    "paper": {
+        "lengths": (25, 50, 75, 100),
+        "agents": tuple(GRIDS),
+        "num_steps": 100_000,
+        "num_seeds": 200,
+        "tuning_seeds": (4, 12),
+    },
+}
+
+
+def run(study: NChainStudy, report=print) -> list[Path]:
+    """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
+    from feelgood.results import nchain as results
+    from feelgood.results import store, style
+    from feelgood.results.progress import bar
+
+    manifest_path = study.output / "manifest.json"
+    if manifest_path.exists():
+        found = store.read_manifest(manifest_path)
+        if found.get("label") != study.label:
+            raise ValueError(f"output {study.output} holds another study; choose another folder or remove it")
+    began = time.time()
+    manifest = {"study": "nchain", "label": study.label, "spec": dataclasses.asdict(study), "finished": False}
+    store.write_manifest(manifest_path, {**manifest, **store.describe_machine()})
+
+    curves, sweep = [], []
+    with bar() as progress:
+        for length, agent in itertools.product(study.lengths, study.agents):
+            hyper = None
+            if study.tuning_seeds:
+                table = _tune(study, length, agent, progress)
+                sweep.append(table)
+                hyper = _best(table, GRIDS[agent])
+            points = [hyper if hyper is not None else {}]
+            curves.append(
+                _cell(study, length, agent, "report", points, range(study.num_seeds), progress).assign(**(hyper or {}))
+            )
+    import pandas as pd
+
+    table = pd.concat(curves, ignore_index=True)
+    summary = results.summarise(table, OPTIMUM)
+    store.write_table(study.output / "curves.parquet", table)
+    paths = [study.output / "curves.parquet", study.output / "summary.csv", study.output / "summary.md"]
+    store.write_text(paths[1], summary.to_csv(index=False))
+    store.write_text(paths[2], results.as_markdown(summary))
+    if sweep:
+        store.write_text(study.output / "sweep.csv", pd.concat(sweep, ignore_index=True).to_csv(index=False))
+        paths.append(study.output / "sweep.csv")
+    report(results.as_markdown(summary))
+    paths += style.save(results.draw_curves(table), study.output / "curves")
+    if len(study.lengths) > 1:
+        paths += style.save(results.draw_lengths(summary), study.output / "lengths")
+    manifest = {**manifest, **store.describe_machine(), "finished": True, "wall_seconds": round(time.time() - began)}
+    store.write_manifest(manifest_path, manifest)
+    return paths
+
+
+def _tune(study: NChainStudy, length: int, agent: str, progress):
+    """Halving on tuning seeds; returns every point with its mean score and the number of seeds behind it."""
+    import pandas as pd
+
+    grid = GRIDS[agent]
+    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    first = FIRST_TUNING_SEED
+    scores = []
+    for i, num_seeds in enumerate(study.tuning_seeds):
+        seeds = range(first, first + num_seeds)
+        first += num_seeds
+        table = _cell(study, length, agent, f"tune-{i}", points, seeds, progress)
+        last = table.groupby(["point", "seed"])["return"].apply(lambda returns: returns.iloc[-10:].mean())
+        round_scores = last.groupby("point").agg(["sum", "count"]).reset_index()
+        scores.append(round_scores.merge(pd.DataFrame(points).assign(point=range(len(points))), on="point"))
+        merged = pd.concat(scores).groupby(list(grid), as_index=False)[["sum", "count"]].sum()
+        merged["score"] = merged["sum"] / merged["count"]
+        # Points seen on more seeds have survived a round; only they can win.
+        best = merged.sort_values(["count", "score"], ascending=False).head(study.num_kept)
+        points = best[list(grid)].to_dict("records")
+    return merged.drop(columns="sum").assign(length=length, agent=agent)
+
+
+def _best(table, grid) -> dict[str, float]:
+    row = table.sort_values(["count", "score"], ascending=False).iloc[0]
+    return {name: float(row[name]) for name in grid}
+
+
+def _cell(study: NChainStudy, length: int, agent: str, stage: str, points, seeds, progress):
+    """Runs points × seeds of one agent at one length, or reads them if they are there already."""
+    from feelgood.results import store
+
+    name = f"nchain-{length}/{agent}/{stage}"
+    path = study.output / "cells" / f"{name.replace('/', '-')}.parquet"
+    if path.exists():
+        return store.read_table(path)
+    import jax.numpy as jnp
+    import numpy as np
+
+    from feelgood import agents, envs
+    from feelgood.training import Protocol, run_batch, trainer
+
+    recipe = agents.ZOO[agent]
+    protocol = Protocol(num_steps=study.num_steps, num_updates=recipe.num_updates, success_return=OPTIMUM - 1e-3)
+    options = agents.Options(form=study.form)
+    one = trainer(envs.nchain(length), lambda spaces, hyper: agents.make_agent(agent, spaces, hyper, options), protocol)
+    pairs = list(itertools.product(range(len(points)), seeds))
+    hyper = {
+        key: jnp.asarray([points[i].get(key, default) for i, _ in pairs], jnp.float32)
+        for key, default in recipe.hyper.items()
+    }
+    checkpoint = path.with_suffix(".checkpoint.npz")
+    with progress.task(name, protocol.num_chunks) as report:
+        curves = run_batch(
+            one,
+            protocol.num_chunks,
+            np.array([seed for _, seed in pairs]),
+            hyper,
+            label=f"{study.label} {name}",
+            path=checkpoint,
+            report=report,
+        )
+    table = _tabulate(curves, pairs, protocol).assign(length=length, agent=agent)
+    store.write_table(path, table)
+    checkpoint.unlink(missing_ok=True)
+    return table
+
+
+def _tabulate(curves, pairs, protocol):
+    """One row per run and evaluation, the evaluation of the untrained network first."""
+    import numpy as np
+    import pandas as pd
+
+    num_chunks = curves.record.evaluation.shape[1]
+    record = curves.record
+    steps = np.arange(num_chunks + 1) * protocol.evaluation_period
+    prepend = lambda first, rest: np.concatenate([np.broadcast_to(first, (len(rest), 1)), rest], axis=1).ravel()
+    period = protocol.evaluation_period
+    reached = np.where(record.num_successes > 0, record.first_success + np.arange(num_chunks) * period, -1)
+    return pd.DataFrame(
+        {
+            "point": np.repeat([point for point, _ in pairs], num_chunks + 1),
+            "seed": np.repeat([seed for _, seed in pairs], num_chunks + 1),
+            "step": np.tile(steps, len(pairs)),
+            "return": prepend(curves.initial[:, None], record.evaluation),
+            "episodes": prepend(0, record.num_episodes),
+            "successes": prepend(0, record.num_successes),
+            "first_success": prepend(-1, reached),
+            "potential": prepend(np.nan, record.potential),
+            "finite": prepend(True, record.is_finite),
+        }
+    )

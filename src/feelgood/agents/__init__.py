@@ -1,0 +1,27 @@
+"""Value-based agents: each a short composition of network, objective, sampler and exploration."""
+
+from feelgood.agents.base import (
+    Agent,
+    AgentState,
+    Exploration,
+    epsilon_greedy,
+    greedy,
+    one_member_an_episode,
+    value_agent,
+)
+from feelgood.agents.zoo import ZOO, Options, Recipe, Spaces, make_agent
+
+__all__ = [
+    "ZOO",
+    "Agent",
+    "AgentState",
+    "Exploration",
+    "Options",
+    "Recipe",
+    "Spaces",
+    "epsilon_greedy",
+    "greedy",
+    "make_agent",
+    "one_member_an_episode",
+    "value_agent",
+]

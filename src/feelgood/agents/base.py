@@ -1,0 +1,174 @@
+"""What an agent is, and how one is put together from a network, an objective, a sampler and a way to explore."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from feelgood.networks import Network
+from feelgood.objectives import Objective, potential
+from feelgood.samplers import Info, Sampler, SamplerState
+from feelgood.typing import Array, Params, PRNGKey, Scalar
+
+__all__ = ["Agent", "AgentState", "Exploration", "epsilon_greedy", "greedy", "one_member_an_episode", "value_agent"]
+
+
+class AgentState(NamedTuple):
+    """What an agent carries.
+
+    Attributes:
+      sampler: the sampler's state, with the parameters of the network in it.
+      frozen: arrays of the network that are not trained (prior networks).
+      target: the parameters that targets are computed with.
+    """
+
+    sampler: SamplerState
+    frozen: Any
+    target: Params
+
+
+class Agent(NamedTuple):
+    """A value-based agent as pure functions. It knows nothing of loops, replay or environments.
+
+    Attributes:
+      init: `key -> state`.
+      begin: `key -> context`, drawn at the start of each episode and held until its end (an active member, say).
+      explore: `(key, state, context, observation, progress) -> action` in training; `progress` in [0, 1] is the share
+        of the budget used.
+      exploit: `(key, state, context, observation) -> action` in evaluation.
+      update: `(key, state, batch, num_data) -> (state, info)`, one step of the sampler on one minibatch.
+      sync: `state -> state` with the target network brought up to date.
+      is_random: whether `exploit` draws anything, so that one episode does not tell all.
+    """
+
+    init: Callable[[PRNGKey], AgentState]
+    begin: Callable[[PRNGKey], Array]
+    explore: Callable[[PRNGKey, AgentState, Array, Any, Scalar], Array]
+    exploit: Callable[[PRNGKey, AgentState, Array, Any], Array]
+    update: Callable[[PRNGKey, AgentState, Any, Scalar], tuple[AgentState, Info]]
+    sync: Callable[[AgentState], AgentState]
+    is_random: bool = False
+
+
+class Exploration(NamedTuple):
+    """How actions come from action values.
+
+    Attributes:
+      begin: `key -> context`, once an episode.
+      explore: `(key, context, values, progress) -> action`.
+      exploit: `(key, context, values) -> action`.
+    """
+
+    begin: Callable[[PRNGKey], Array]
+    explore: Callable[[PRNGKey, Array, Array, Scalar], Array]
+    exploit: Callable[[PRNGKey, Array, Array], Array]
+
+
+def _no_context(key: PRNGKey) -> Array:
+    del key
+    return jnp.zeros((), jnp.int32)
+
+
+def _best(values: Array) -> Array:
+    return jnp.argmax(values, -1).astype(jnp.int32)
+
+
+def greedy() -> Exploration:
+    """Takes the best action of the network as it is: the draw itself explores."""
+    return Exploration(
+        _no_context, lambda key, context, values, progress: _best(values), lambda key, context, values: _best(values)
+    )
+
+
+def _perturbed(key: PRNGKey, action: Array, num_actions: int, epsilon: Scalar) -> Array:
+    key_coin, key_action = jax.random.split(key)
+    other = jax.random.randint(key_action, action.shape, 0, num_actions, jnp.int32)
+    return jnp.where(jax.random.uniform(key_coin, action.shape) < epsilon, other, action)
+
+
+def _linear(start: Scalar, end: Scalar, fraction: Scalar, progress: Scalar) -> Array:
+    return start + (end - start) * jnp.clip(progress / fraction, 0.0, 1.0)
+
+
+def epsilon_greedy(start: Scalar = 1.0, end: Scalar = 0.01, fraction: Scalar = 0.1) -> Exploration:
+    """Takes a uniform action with probability ε, which falls linearly over the first `fraction` of the budget.
+
+    Evaluation is greedy.
+    """
+
+    def explore(key, context, values, progress):
+        return _perturbed(key, _best(values), values.shape[-1], _linear(start, end, fraction, progress))
+
+    return Exploration(_no_context, explore, lambda key, context, values: _best(values))
+
+
+def one_member_an_episode(
+    num_members: int, start: Scalar = 1.0, end: Scalar = 0.01, fraction: Scalar = 0.1
+) -> Exploration:
+    """Follows one member of an ensemble, drawn anew for each episode, in training and in evaluation.
+
+    In training with ε-greedy on top, as `epsilon_greedy` has it. Values have shape (members, actions).
+    """
+
+    def begin(key: PRNGKey) -> Array:
+        return jax.random.randint(key, (), 0, num_members, jnp.int32)
+
+    def explore(key, context, values, progress):
+        return _perturbed(key, _best(values[context]), values.shape[-1], _linear(start, end, fraction, progress))
+
+    return Exploration(begin, explore, lambda key, context, values: _best(values[context]))
+
+
+def value_agent(
+    network: Network,
+    objective: Objective,
+    sampler: Sampler,
+    exploration: Exploration | None = None,
+    *,
+    reduction: str = "mean",
+    is_random: bool = False,
+) -> Agent:
+    """Puts an agent together: moves the network by the sampler through the potential, acts on where it stands.
+
+    Args:
+      network: from observations to action values.
+      objective: terms that add up to the potential.
+      sampler: any sampler of this package.
+      exploration: from values to actions; `greedy` if not given.
+      reduction: how a minibatch stands for all the data, "mean" or "sum"; see `feelgood.objectives.potential`.
+      is_random: whether evaluation draws anything (noisy networks, an active member).
+    """
+    exploration = greedy() if exploration is None else exploration
+
+    def init(key: PRNGKey) -> AgentState:
+        params, frozen = network.init(key)
+        return AgentState(sampler.init(params), frozen, params)
+
+    def explore(key, state, context, observation, progress):
+        key_network, key_action = jax.random.split(key)
+        values = network.apply(state.sampler.params, state.frozen, observation, key_network)
+        return exploration.explore(key_action, context, values, progress)
+
+    def exploit(key, state, context, observation):
+        key_network, key_action = jax.random.split(key)
+        values = network.apply(state.sampler.params, state.frozen, observation, key_network)
+        return exploration.exploit(key_action, context, values)
+
+    def update(key, state, batch, num_data):
+        key_networks, key_sampler = jax.random.split(key)
+
+        def q(params, observation, key):
+            return network.apply(params, state.frozen, observation, key)
+
+        def target_q(observation, key):
+            return network.apply(state.target, state.frozen, observation, key)
+
+        loss = potential(objective, q, target_q, batch, key_networks, reduction=reduction, num_data=num_data)
+        moved, info = sampler.step(key_sampler, state.sampler, loss)
+        return state._replace(sampler=moved), info
+
+    def sync(state: AgentState) -> AgentState:
+        return state._replace(target=state.sampler.params)
+
+    return Agent(init, exploration.begin, explore, exploit, update, sync, is_random)

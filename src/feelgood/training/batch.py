@@ -1,0 +1,142 @@
+"""Many runs at a time: `vmap` over runs, sharded over all local devices, in chunks with checkpoints between them."""
+
+import hashlib
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from feelgood.training import checkpoint
+from feelgood.training.ingraph import Record, Trainer
+from feelgood.typing import Array
+
+__all__ = ["Curves", "Interrupted", "Progress", "run_batch"]
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user asked to stop; what was done is in the checkpoint."""
+
+
+class Curves(NamedTuple):
+    """What a batch of runs leaves behind.
+
+    Attributes:
+      initial: (runs,) return of the untrained network.
+      record: a `Record` of NumPy arrays (runs, chunks).
+    """
+
+    initial: np.ndarray
+    record: Record
+
+
+class Progress(NamedTuple):
+    """Where a batch stands."""
+
+    chunk: int
+    num_chunks: int
+    num_runs: int
+    mean_return: float
+
+
+@contextmanager
+def _stop_on_signal():
+    """Turns the first Ctrl-C into a flag that is looked at between chunks; the second acts at once."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def handle(signum, frame):
+        stop.set()
+        signal.signal(signal.SIGINT, previous)
+
+    previous = signal.signal(signal.SIGINT, handle)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def run_batch(
+    trainer: Trainer,
+    num_chunks: int,
+    seeds: Array | np.ndarray,
+    hyper: Any,
+    *,
+    label: str = "",
+    path: Path | None = None,
+    checkpoint_seconds: float = 60.0,
+    report: Callable[[Progress], None] = lambda progress: None,
+) -> Curves:
+    """Trains one run for each seed and returns their curves.
+
+    Runs are independent: each is what it would be alone, up to rounding. One that diverges is marked in its record and
+    leaves the others' bits as they are.
+
+    Args:
+      trainer: the functions of one run.
+      num_chunks: evaluation periods of a run.
+      seeds: (runs,) integers; run i uses `jax.random.key(seeds[i])`.
+      hyper: a pytree of arrays with leading axis `runs`.
+      label: what this batch is; a checkpoint made for another batch is refused.
+      path: where to keep the checkpoint; None keeps none. An existing one is continued from.
+      checkpoint_seconds: least time between two checkpoints.
+      report: called after every chunk.
+    """
+    seeds = np.asarray(seeds)
+    num_runs = len(seeds)
+    devices = jax.local_devices()
+    # Every device gets the same number of runs: the last run is repeated to fill up, and dropped again at the end.
+    padding = -num_runs % len(devices)
+    pad = lambda x: jnp.concatenate([jnp.asarray(x), jnp.repeat(jnp.asarray(x)[-1:], padding, axis=0)])
+    keys = jax.vmap(jax.random.key)(pad(seeds))
+    hyper = jax.tree.map(pad, hyper)
+    values = b"".join(np.asarray(leaf).tobytes() for leaf in [seeds, *jax.tree.leaves(hyper)])
+    label = f"{label} {num_runs} runs {hashlib.sha256(values).hexdigest()[:12]}"
+
+    mesh = Mesh(np.array(devices), ("runs",))
+    runs, same = PartitionSpec("runs"), PartitionSpec()
+    shard = lambda f, specs: jax.shard_map(f, mesh=mesh, in_specs=specs, out_specs=runs, check_vma=False)
+
+    def begin(keys, hyper):
+        def one(key, hyper):
+            key_run, key_evaluate = jax.random.split(key)
+            state = trainer.init(key_run, hyper)
+            return state, trainer.evaluate(key_evaluate, state, hyper)
+
+        return jax.vmap(one)(keys, hyper)
+
+    start = jax.jit(shard(begin, (runs, runs)))
+    advance = jax.jit(shard(jax.vmap(trainer.advance, in_axes=(0, 0, None)), (runs, runs, same)), donate_argnums=0)
+
+    shapes = jax.eval_shape(start, keys, hyper)
+    record = jax.eval_shape(advance, shapes[0], hyper, jnp.int32(0))[1]
+    curves = jax.tree.map(lambda x: np.zeros((len(keys), num_chunks), x.dtype), record)
+    if path is not None and path.exists():
+        state, initial, curves, done = checkpoint.load(path, (*shapes, curves, np.int64(0)), label)
+        curves = jax.tree.map(np.array, curves)
+    else:
+        (state, initial), done = start(keys, hyper), 0
+
+    saved = time.monotonic()
+    with _stop_on_signal() as stop:
+        for chunk in range(int(done), num_chunks):
+            state, record = advance(state, hyper, jnp.int32(chunk))
+            for curve, values in zip(curves, record, strict=True):
+                curve[:, chunk] = values
+            report(Progress(chunk + 1, num_chunks, num_runs, float(np.mean(curves.evaluation[:num_runs, chunk]))))
+            due = time.monotonic() - saved > checkpoint_seconds and chunk + 1 < num_chunks
+            if path is not None and (due or stop.is_set()):
+                checkpoint.save(path, (state, initial, curves, np.int64(chunk + 1)), label)
+                saved = time.monotonic()
+            if stop.is_set():
+                raise Interrupted
+    return Curves(np.asarray(initial)[:num_runs], jax.tree.map(lambda x: x[:num_runs], curves))

@@ -22,8 +22,9 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@ $(VENV)/.installed
 
-demo: $(VENV)/.installed  ## Draw the samplers on a feel-good posterior (about a minute)
-	$(BIN)/feelgood run samplers --output runs/demo
+demo: $(VENV)/.installed  ## Draw the samplers, then run the quick N-chain study (about three minutes)
+	$(BIN)/feelgood run samplers --output runs/demo/samplers
+	$(BIN)/feelgood run nchain --output runs/demo/nchain
 
 test: $(VENV)/.installed-dev  ## Run the tests
 	$(BIN)/python -m pytest -n 2
@@ -41,8 +42,10 @@ format: $(VENV)/.installed-dev  ## Rewrite the code in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed  ## Print what each sampler costs
+bench: $(VENV)/.installed  ## Print what noise, samplers and training cost
+	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/samplers.py
+	$(BIN)/python benchmarks/nchain.py
 
 clean:  ## Remove everything the other targets made
 	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

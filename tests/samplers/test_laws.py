@@ -1,8 +1,6 @@
 """The laws are compared with the update equations themselves, written once more in plain NumPy."""
 
-import functools
 import math
-from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +12,6 @@ from feelgood.samplers.diagnostics import (
     GaussianLaw,
     adaptive_underdamped_kernel,
     langevin_kernel,
-    largest_stable_step,
     law_after,
     spectral_radius,
     stationary_law,
@@ -165,8 +162,8 @@ def test_a_start_at_a_point_at_rest_is_the_default(name):
     zero = np.zeros((3, 3))
     explicit = law_after(kernel, MEAN, PRECISION, 5, START, zero, GaussianLaw(np.zeros(3), zero))
     implicit = law_after(kernel, MEAN, PRECISION, 5, START)
-    np.testing.assert_allclose(implicit.mean, explicit.mean, atol=1e-15)
-    np.testing.assert_allclose(implicit.covariance, explicit.covariance, atol=1e-15)
+    np.testing.assert_allclose(implicit.mean, explicit.mean, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(implicit.covariance, explicit.covariance, rtol=0, atol=1e-15)
 
 
 @every_sampler
@@ -200,8 +197,8 @@ def test_stationary_law_solves_the_lyapunov_equation_of_the_updates(name):
 def test_law_after_many_steps_is_the_stationary_law(name):
     kernel = FACTORIES[name](TAU)
     after, settled = our_law(kernel, 10**6), stationary_law(kernel, MEAN, PRECISION)
-    np.testing.assert_allclose(after.mean, settled.mean, atol=1e-12)
-    np.testing.assert_allclose(after.covariance, settled.covariance, atol=1e-11)
+    np.testing.assert_allclose(after.mean, settled.mean, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(after.covariance, settled.covariance, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize(
@@ -235,37 +232,6 @@ def test_target_is_normal_with_covariance_one_over_beta_times_precision():
     np.testing.assert_allclose(law.covariance, np.linalg.inv(PRECISION) / BETA, rtol=1e-13, atol=1e-14)
 
 
-@pytest.mark.parametrize("x", [1e-8, 1e-5, 1e-3, 0.1, 0.9, 1.0, 1.1, 3.0, 20.0])
-@pytest.mark.parametrize("tau", [1.0, 0.01])
-def test_exact_step_agrees_with_matrix_exponentials(x, tau):
-    friction, p = x / tau, 1.7
-    # In the time unit τ, for (position, momentum·τ, frozen position).
-    drift = np.array([[0, 1, 0], [0, -x, -p * tau**2], [0, 0, 0]])
-    flow = scipy.linalg.expm(drift)
-    expected_a = np.array([[flow[0, 0] + flow[0, 2], flow[0, 1]], [flow[1, 0] + flow[1, 2], flow[1, 1]]])
-    # Van Loan: expm([[−F, D], [0, Fᵀ]]) = [[·, H], [0, Gᵀ]] has covariance G H.
-    f, diffusion = drift[:2, :2], np.diag([0, 2 * x * tau**2 / BETA])
-    block = scipy.linalg.expm(np.block([[-f, diffusion], [np.zeros((2, 2)), f.T]]))
-    expected_q = block[2:, 2:].T @ block[:2, 2:]
-    units = np.array([1, tau])
-    a, q = underdamped_exact_kernel(tau, friction, BETA).affine(jnp.array([p]))
-    np.testing.assert_allclose(np.asarray(a[0]) * units[:, None] / units[None, :], expected_a, rtol=1e-12)
-    # G H itself cancels for strong friction.
-    rtol = 1e-12 if x < 2 else 1e-15 * math.exp(2 * min(x, 7)) if x < 7 else None
-    if rtol is not None:
-        np.testing.assert_allclose(np.asarray(q[0]) * np.outer(units, units), expected_q, rtol=rtol)
-
-
-@pytest.mark.parametrize(
-    "x", [Fraction(1, 10**8), Fraction(1, 100), Fraction(999, 1000), Fraction(1001, 1000), Fraction(9)]
-)
-def test_noise_of_the_exact_step_has_full_relative_precision(x):
-    decay = sum((-x) ** k / Fraction(math.factorial(k)) for k in range(60))
-    _, q = underdamped_exact_kernel(1.0, float(x), 1.0).affine(jnp.array([1.0]))
-    expected = [(2 * x - 3 + 4 * decay - decay**2) / x**2, (1 - decay) ** 2 / x, 1 - decay**2]
-    np.testing.assert_allclose([q[0, 0, 0], q[0, 0, 1], q[0, 1, 1]], [float(e) for e in expected], rtol=3e-15)
-
-
 @every_sampler
 @pytest.mark.parametrize("num_steps", [1, 2, 50])
 def test_covariances_are_symmetric_and_positive_semidefinite(name, num_steps):
@@ -281,40 +247,6 @@ def test_covariances_are_symmetric_and_positive_semidefinite(name, num_steps):
 def test_spectral_radius_is_that_of_the_updates(name):
     eigenvalues = np.linalg.eigvals(affine_form(UPDATES[name])[0])
     np.testing.assert_allclose(spectral_radius(FACTORIES[name](TAU), PRECISION), np.abs(eigenvalues).max(), rtol=1e-12)
-
-
-CURVATURE = float(np.linalg.eigvalsh(PRECISION)[-1])
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("langevin", 2 / CURVATURE),
-        ("euler", GAMMA / CURVATURE),
-        ("exact", None),
-        ("BAOAB", 2 / math.sqrt(CURVATURE)),
-        ("OBABO", 2 / math.sqrt(CURVATURE)),
-        ("adaptive, noise in momentum", (math.sqrt(GAMMA**2 + 4 * CURVATURE) - GAMMA) / CURVATURE),
-    ],
-)
-def test_stability_ends_at_the_largest_stable_step(name, expected):
-    step = float(jax.jit(functools.partial(largest_stable_step, FACTORIES[name]))(PRECISION))
-    if expected is not None:
-        np.testing.assert_allclose(step, expected, rtol=1e-12)
-    below, above = FACTORIES[name](step * (1 - 1e-6)), FACTORIES[name](step * (1 + 1e-6))
-    assert spectral_radius(below, PRECISION) < 1 < spectral_radius(above, PRECISION)
-    assert np.isfinite(stationary_law(below, MEAN, PRECISION).covariance).all()
-    assert np.isnan(stationary_law(above, MEAN, PRECISION).covariance).all()
-
-
-def test_explicit_euler_without_friction_is_never_stable():
-    assert largest_stable_step(lambda tau: underdamped_kernel(tau, 0.0, BETA), PRECISION) == 0
-
-
-def test_there_is_no_stationary_law_where_the_potential_is_flat():
-    flat = np.diag([1.0, 0.5, 0.0])
-    for name in FACTORIES:
-        assert np.isnan(stationary_law(FACTORIES[name](TAU), MEAN, flat).covariance).all()
 
 
 def test_unstable_samplers_still_have_a_law_after_a_few_steps():
@@ -340,16 +272,17 @@ def test_number_of_steps_and_step_size_can_be_traced():
         law_after(underdamped_kernel(float(tau), GAMMA, BETA), MEAN, PRECISION, int(n), START).covariance
         for n, tau in zip(steps, taus, strict=True)
     ]
-    np.testing.assert_allclose(covariances(steps, taus), np.stack(expected), atol=1e-13)
+    np.testing.assert_allclose(covariances(steps, taus), np.stack(expected), rtol=0, atol=1e-13)
 
 
-def test_laws_can_be_differentiated_in_the_step_size():
+@pytest.mark.parametrize("tau", [TAU, 5.0])
+def test_laws_can_be_differentiated_in_the_step_size_whether_stable_or_not(tau):
     @jax.jit
     def variance(tau):
-        return law_after(underdamped_exact_kernel(tau, GAMMA, BETA), MEAN, PRECISION, 9, START).covariance[0, 0]
+        return law_after(langevin_kernel(tau, BETA), MEAN, PRECISION, 9, START).covariance[0, 0]
 
-    difference = (variance(TAU + 1e-5) - variance(TAU - 1e-5)) / 2e-5
-    np.testing.assert_allclose(jax.jit(jax.jacfwd(variance))(TAU), difference, rtol=1e-7)
+    difference = (variance(tau + 1e-5) - variance(tau - 1e-5)) / 2e-5
+    np.testing.assert_allclose(jax.jit(jax.grad(variance))(tau), difference, rtol=1e-7)
 
 
 def test_single_precision_in_gives_single_precision_out():
@@ -358,18 +291,4 @@ def test_single_precision_in_gives_single_precision_out():
     for law in (law_after(kernel, mean, precision, 20, start), stationary_law(kernel, mean, precision)):
         assert law.mean.dtype == law.covariance.dtype == jnp.float32
     expected = stationary_law(kernel, MEAN, PRECISION).covariance
-    np.testing.assert_allclose(stationary_law(kernel, mean, precision).covariance, expected, atol=2e-5)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: langevin_kernel(-1.0, 1.0), "step_size must be positive and finite, got -1.0"),
-        (lambda: underdamped_kernel(0.1, -1.0, 1.0), "friction must be non-negative and finite, got -1.0"),
-        (lambda: law_after(langevin_kernel(0.1, 1.0), MEAN, PRECISION, -1, START), "num_steps must be a whole number"),
-        (lambda: target_law(MEAN, np.ones(3), 1.0), "precision must be a square matrix, got shape (3,)"),
-    ],
-)
-def test_wrong_input_is_named_in_one_sentence(call, message):
-    with pytest.raises(ValueError, match=message.replace("(", r"\(").replace(")", r"\)").replace("?", r"\?")):
-        call()
+    np.testing.assert_allclose(stationary_law(kernel, mean, precision).covariance, expected, rtol=0, atol=2e-5)

@@ -106,7 +106,7 @@ def summary(draws):
         (samplers.proximal(0.02), 1500),
         (samplers.underdamped_splitting(0.15, 2.0), 1500),
         (samplers.underdamped_exact(0.01, 2.0), 6000),
-        (samplers.langevin(0.0005), 20000),
+        (samplers.langevin(0.002), 20000),
     ],
     ids=["mala", "hmc", "proximal", "underdamped_splitting", "underdamped_exact", "langevin"],
 )

@@ -4,12 +4,11 @@ import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from scipy import stats
 
 from feelgood.results.style import AGENT_COLOURS, STYLE
 
 __all__ = ["as_markdown", "draw_curves", "draw_lengths", "interval", "summarise"]
-
-_T975 = 1.959964  # of the normal; seeds are many or the interval is replaced by Student's below
 
 
 def interval(values) -> tuple[float, float]:
@@ -18,16 +17,14 @@ def interval(values) -> tuple[float, float]:
     n = len(values)
     if n < 2:
         return float(values.mean()) if n else float("nan"), float("nan")
-    # Cornish–Fisher expansion of Student's 97.5% quantile in 1/(n − 1), right to 0.3% from n = 5 on.
-    z, m = _T975, n - 1
-    t = z + (z**3 + z) / (4 * m) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * m**2)
-    return float(values.mean()), float(t * values.std(ddof=1) / np.sqrt(n))
+    return float(values.mean()), float(stats.t.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n))
 
 
 def per_seed(curves: pd.DataFrame, optimum: float) -> pd.DataFrame:
     """One row per run: its score and what the score hides."""
     rows = []
-    for (length, agent, seed), run in curves.sort_values("step").groupby(["length", "agent", "seed"], sort=False):
+    for (length, agent, seed), run in curves.groupby(["length", "agent", "seed"], sort=False):
+        run = run.sort_values("step")
         trained = run[run["step"] > 0]
         late = trained[trained["step"] > run["step"].max() / 2]
         reached = trained.loc[trained["first_success"] >= 0, "first_success"]
@@ -109,15 +106,16 @@ def draw_curves(curves: pd.DataFrame) -> Figure:
         for panel, length in zip(panels, lengths, strict=True):
             for agent, group in curves[curves["length"] == length].groupby("agent", sort=False):
                 table = group.pivot_table(index="step", columns="seed", values="return")
-                stats = np.array([interval(row) for row in table.to_numpy()])
+                means, errors = np.array([interval(row) for row in table.to_numpy()]).T
                 colour = AGENT_COLOURS.get(str(agent), "0.5")
-                panel.plot(table.index, stats[:, 0], color=colour, label=agent)
-                low, high = stats[:, 0] - stats[:, 1], stats[:, 0] + stats[:, 1]
+                panel.plot(table.index, means, color=colour, label=agent)
+                low, high = means - errors, means + errors
                 # Returns are bounded and nearly all-or-nothing; with few seeds the interval reaches past the bounds.
                 panel.fill_between(table.index, low.clip(0, 10), high.clip(0, 10), color=colour, alpha=0.15, lw=0)
             panel.axhline(10, color="0.7", linewidth=0.8, zorder=0)
             panel.set_title(f"N = {length}, {group['seed'].nunique()} seeds")
-            panel.set_xlabel("environment steps")
+            panel.set_xlabel("thousand environment steps")
+            panel.xaxis.set_major_formatter(lambda step, _: f"{step / 1000:g}")
             panel.set_ylim(-0.3, 10.5)
         panels[0].set_ylabel("evaluation return")
         panels[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

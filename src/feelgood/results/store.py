@@ -28,7 +28,7 @@ def _atomically(path: Path, write: Callable[[Path], Any]) -> None:
 
 def write_table(path: Path, table: pd.DataFrame) -> None:
     """Writes a table as Parquet."""
-    _atomically(path, lambda partial: table.to_parquet(partial, index=False))
+    _atomically(path, lambda partial: table.to_parquet(partial, index=False, compression="zstd"))
 
 
 def read_table(path: Path) -> pd.DataFrame:

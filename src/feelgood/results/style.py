@@ -23,6 +23,7 @@ COLOURS = {
 
 AGENT_COLOURS = {
     "fg_ulmcdqn": COLOURS["red"],
+    "fg_ulmcdqn_cold": "#F7A889",
     "fg_lmcdqn": COLOURS["orange"],
     "ulmcdqn": COLOURS["blue"],
     "adam_lmcdqn": COLOURS["sky"],

@@ -45,6 +45,12 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     "noisynet_dqn": _RATES,
 }
 
+# What does best within 10,000 steps at N = 25, on the tuning seeds of the paper's grid.
+_QUICK = {
+    "fg_ulmcdqn": {"step_size": 1e-2, "bias_factor": 0.01, "friction": 0.1, "feel_good_weight": 0.01},
+    "ulmcdqn": {"step_size": 1e-2, "bias_factor": 0.01, "friction": 0.1},
+}
+
 OPTIMUM = 10.0
 FIRST_TUNING_SEED = 1_000_000
 
@@ -53,9 +59,9 @@ FIRST_TUNING_SEED = 1_000_000
 class NChainStudy:
     """Deep exploration on the N-chain: every agent at every length, with honest tuning and confidence intervals."""
 
-    preset: Literal["quick", "paper"] = "quick"
-    """quick: three agents at N = 25 with default hyper-parameters, minutes on a CPU. paper: all agents, N = 25 to 100,
-    tuned on the paper's grid, for a GPU."""
+    preset: Literal["quick", "default", "paper"] = "quick"
+    """quick: three agents at N = 25 for 10,000 steps, minutes on a CPU. default: all agents at N = 25 to 100 with their
+    default hyper-parameters. paper: the same, tuned on the paper's grid; for a GPU."""
     lengths: tuple[int, ...] = ()
     """Chain lengths N; empty for the preset's."""
     agents: tuple[str, ...] = ()
@@ -65,27 +71,38 @@ class NChainStudy:
     num_seeds: int = 0
     """Fresh seeds that results are reported on; 0 for the preset's."""
     tuning_seeds: tuple[int, ...] = ()
-    """Tuning seeds in each round of halving; empty for the preset's, which is none for quick."""
-    num_kept: int = 12
+    """Tuning seeds in each round of halving; empty for the preset's, which is none but for paper."""
+    num_kept: int = 8
     """Points of the grid that go on to the second round."""
+    cold: tuple[str, ...] = ()
+    """Agents whose winner also runs without noise (β = ∞) on the same seeds, reported as NAME_cold."""
     form: Literal["released", "paper"] = "released"
     """Form of the adaptive samplers, see `feelgood.agents.Options`."""
     output: Path = Path("runs/nchain")
     """Folder for results; one that holds an unfinished run of the same study is continued."""
 
     def __post_init__(self):
-        preset = _PRESETS[self.preset]
-        for name, value in preset.items():
+        check_choice("preset", self.preset, _PRESETS)
+        check_choice("form", self.form, ("released", "paper"))
+        for name, value in _PRESETS[self.preset].items():
             if not getattr(self, name):
                 object.__setattr__(self, name, value)
         for length in self.lengths:
             check_count("lengths", length, minimum=4)
         for agent in self.agents:
             check_choice("agents", agent, GRIDS)
+        for agent in self.cold:
+            check_choice("cold", agent, [name for name in self.agents if "inverse_temperature" in GRIDS[name]])
+        for name in ("lengths", "agents"):
+            values = getattr(self, name)
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} must not repeat, got {values!r}")
         check_count("num_steps", self.num_steps, minimum=1000)
         if self.num_steps % 1000:
             raise ValueError(f"num_steps must be a multiple of 1000, got {self.num_steps}")
         check_count("num_seeds", self.num_seeds)
+        if self.num_seeds > FIRST_TUNING_SEED:
+            raise ValueError(f"num_seeds must be at most {FIRST_TUNING_SEED}, got {self.num_seeds}")
         check_count("num_kept", self.num_kept)
         for count in self.tuning_seeds:
             check_count("tuning_seeds", count)
@@ -93,7 +110,7 @@ class NChainStudy:
     @property
     def label(self) -> str:
         """A short name that tells this study from any other."""
-        facts = {k: v for k, v in dataclasses.asdict(self).items() if k not in ("output", "preset")}
+        facts = {k: v for k, v in dataclasses.asdict(self).items() if k != "output"}
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
@@ -102,6 +119,12 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "lengths": (25,),
         "agents": ("fg_ulmcdqn", "ulmcdqn", "dqn"),
         "num_steps": 10_000,
+        "num_seeds": 20,
+    },
+    "default": {
+        "lengths": (25, 50, 75, 100),
+        "agents": tuple(GRIDS),
+        "num_steps": 100_000,
         "num_seeds": 20,
     },
     "paper": {
@@ -132,15 +155,17 @@ def run(study: NChainStudy, report=print) -> list[Path]:
     curves, sweep = [], []
     with bar() as progress:
         for length, agent in itertools.product(study.lengths, study.agents):
-            hyper = None
+            hyper = _QUICK.get(agent, {}) if study.preset == "quick" else {}
             if study.tuning_seeds:
                 table = _tune(study, length, agent, progress)
                 sweep.append(table)
                 hyper = _best(table, GRIDS[agent])
-            points = [hyper if hyper is not None else {}]
-            curves.append(
-                _cell(study, length, agent, "report", points, range(study.num_seeds), progress).assign(**(hyper or {}))
-            )
+            seeds = range(study.num_seeds)
+            curves.append(_cell(study, length, agent, "report", [hyper], seeds, progress).assign(**hyper))
+            if agent in study.cold:
+                cold = {**hyper, "inverse_temperature": 1e30}  # noise far below rounding
+                table = _cell(study, length, agent, "report-cold", [cold], seeds, progress)
+                curves.append(table.assign(agent=f"{agent}_cold", **cold))
     import pandas as pd
 
     table = pd.concat(curves, ignore_index=True)
@@ -173,7 +198,8 @@ def _tune(study: NChainStudy, length: int, agent: str, progress):
         seeds = range(first, first + num_seeds)
         first += num_seeds
         table = _cell(study, length, agent, f"tune-{i}", points, seeds, progress)
-        last = table.groupby(["point", "seed"])["return"].apply(lambda returns: returns.iloc[-10:].mean())
+        trained = table[table["step"] > 0]
+        last = trained.groupby(["point", "seed"])["return"].apply(lambda returns: returns.iloc[-10:].mean())
         round_scores = last.groupby("point").agg(["sum", "count"]).reset_index()
         scores.append(round_scores.merge(pd.DataFrame(points).assign(point=range(len(points))), on="point"))
         merged = pd.concat(scores).groupby(list(grid), as_index=False)[["sum", "count"]].sum()
@@ -242,14 +268,14 @@ def _tabulate(curves, pairs, protocol):
     reached = np.where(record.num_successes > 0, record.first_success + np.arange(num_chunks) * period, -1)
     return pd.DataFrame(
         {
-            "point": np.repeat([point for point, _ in pairs], num_chunks + 1),
-            "seed": np.repeat([seed for _, seed in pairs], num_chunks + 1),
-            "step": np.tile(steps, len(pairs)),
+            "point": np.repeat(np.array([point for point, _ in pairs], np.int32), num_chunks + 1),
+            "seed": np.repeat(np.array([seed for _, seed in pairs], np.int32), num_chunks + 1),
+            "step": np.tile(steps.astype(np.int32), len(pairs)),
             "return": prepend(curves.initial[:, None], record.evaluation),
             "episodes": prepend(0, record.num_episodes),
             "successes": prepend(0, record.num_successes),
-            "first_success": prepend(-1, reached),
-            "potential": prepend(np.nan, record.potential),
+            "first_success": prepend(-1, reached).astype(np.int32),
+            "potential": prepend(np.float32(np.nan), record.potential),
             "finite": prepend(True, record.is_finite),
         }
     )

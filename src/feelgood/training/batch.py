@@ -97,9 +97,11 @@ def run_batch(
     # Every device gets the same number of runs: the last run is repeated to fill up, and dropped again at the end.
     padding = -num_runs % len(devices)
     pad = lambda x: jnp.concatenate([jnp.asarray(x), jnp.repeat(jnp.asarray(x)[-1:], padding, axis=0)])
+    values = b"".join(
+        np.asarray(leaf).tobytes() for leaf in [seeds, *jax.tree.leaves(jax.tree.map(jnp.asarray, hyper))]
+    )
     keys = jax.vmap(jax.random.key)(pad(seeds))
     hyper = jax.tree.map(pad, hyper)
-    values = b"".join(np.asarray(leaf).tobytes() for leaf in [seeds, *jax.tree.leaves(hyper)])
     label = f"{label} {num_runs} runs {hashlib.sha256(values).hexdigest()[:12]}"
 
     mesh = Mesh(np.array(devices), ("runs",))

@@ -17,7 +17,8 @@ __all__ = ["kl", "total_variation", "total_variation_bounds", "wasserstein2"]
 
 Law: TypeAlias = GaussianLaw | tuple[ArrayLike, ArrayLike]
 
-_SPACING = 0.05
+# Of the contour in `total_variation`. At twice this spacing quadrature errs by 1e-11 in the worst cases found.
+_SPACING = 0.07
 _LARGEST_TILT = math.pi / 8
 _PHASE_SCALE = 6.0
 

@@ -46,6 +46,10 @@ def run(arguments: Sequence[str]) -> None:
 
     # Each core a device, so that runs are spread over them; where there is a GPU this changes nothing.
     jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
+    # What was compiled once is not compiled again by the next command.
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if jax.config.jax_compilation_cache_dir is None:
+        jax.config.update("jax_compilation_cache_dir", os.path.join(cache, "feelgood", "xla"))
     try:
         paths = module.run(options)
     except KeyboardInterrupt:

@@ -49,7 +49,7 @@ def draw_samplers(
             colour, line = looks[name]
             right.loglog(steps, distance, line, color=colour, label=name)
         right.axhline(floor, color=COLOURS["black"], linewidth=0.8)
-        right.text(steps[0], floor * 0.9, "two sets of exact draws", va="top", fontsize=7)
+        right.text(steps[0], floor * 0.62, "line: two sets of exact draws", va="top", fontsize=7)
         right.set_ylim(bottom=floor * 0.4)
         right.set_xlabel("steps")
         right.set_ylabel("distance to the target\n(sliced 2-Wasserstein)")

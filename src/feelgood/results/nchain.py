@@ -127,7 +127,7 @@ def draw_lengths(summary: pd.DataFrame) -> Figure:
     with rc_context(STYLE):
         figure = Figure(figsize=(5.6, 3.2), layout="constrained")
         panel = figure.subplots()
-        for agent, group in summary.groupby("agent", sort=False):
+        for agent, group in summary.sort_values("length", kind="stable").groupby("agent", sort=False):
             colour = AGENT_COLOURS.get(str(agent), "0.5")
             panel.plot(group["length"], group["score"], "o-", markersize=3, color=colour, label=agent)
             low, high = group["score"] - group["score_ci"], group["score"] + group["score_ci"]

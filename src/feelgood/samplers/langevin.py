@@ -120,8 +120,8 @@ def adaptive_bias(
 
     def update(gradient, state: AdaptiveBiasState, params=None):
         del params
-        m = jax.tree.map(lambda m, g: first_decay * m + (1 - first_decay) * g, state.first_moment, gradient)
-        v = jax.tree.map(lambda v, g: second_decay * v + (1 - second_decay) * g * g, state.second_moment, gradient)
+        m = optax.tree.update_moment(gradient, state.first_moment, first_decay, 1)
+        v = optax.tree.update_moment(gradient, state.second_moment, second_decay, 2)
         root = (lambda v: jnp.sqrt(v + epsilon)) if epsilon_in_root else (lambda v: jnp.sqrt(v) + epsilon)
         biased = jax.tree.map(lambda g, m, v: g + bias_factor * m / root(v), gradient, m, v)
         return biased, AdaptiveBiasState(m, v)
@@ -202,7 +202,7 @@ def preconditioned_langevin(
 
     def update(gradient, state: PreconditionedState, params, *, key: PRNGKey, **extra):
         del extra
-        v = jax.tree.map(lambda v, g: decay * v + (1 - decay) * g * g, state.second_moment, gradient)
+        v = optax.tree.update_moment(gradient, state.second_moment, decay, 2)
         xi = thermal_noise(key, params, inverse_temperature, normal)
 
         def move(g, v, x):
@@ -264,8 +264,8 @@ def preconditioned_adam_langevin(
     def update(gradient, state: PreconditionedAdamState, params, *, key: PRNGKey, **extra):
         del extra
         t = state.num_steps + 1
-        m = jax.tree.map(lambda m, g: first_decay * m + (1 - first_decay) * g, state.first_moment, gradient)
-        v = jax.tree.map(lambda v, g: second_decay * v + (1 - second_decay) * g * g, state.second_moment, gradient)
+        m = optax.tree.update_moment(gradient, state.first_moment, first_decay, 1)
+        v = optax.tree.update_moment(gradient, state.second_moment, second_decay, 2)
         xi = thermal_noise(key, params, inverse_temperature, normal)
 
         def move(m, v, x):

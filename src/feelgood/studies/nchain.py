@@ -92,7 +92,8 @@ class NChainStudy:
         for agent in self.agents:
             check_choice("agents", agent, GRIDS)
         for agent in self.cold:
-            check_choice("cold", agent, [name for name in self.agents if "inverse_temperature" in GRIDS[name]])
+            check_choice("cold", agent, [name for name in GRIDS if "inverse_temperature" in GRIDS[name]])
+            check_choice("cold", agent, self.agents)
         for name in ("lengths", "agents"):
             values = getattr(self, name)
             if len(set(values)) < len(values):

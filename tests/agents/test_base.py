@@ -1,0 +1,244 @@
+"""Updates of agents against their equations in NumPy and float64, and actions against the action values behind them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from feelgood import networks, noise, samplers
+from feelgood.agents import ZOO, Options, Spaces, epsilon_greedy, greedy, make_agent, one_member_an_episode, value_agent
+from feelgood.objectives import gaussian_prior, td
+from feelgood.replay import Batch
+
+SPACES = Spaces((5,), 3)
+OPTIONS = {form: Options(hidden=(8, 6), form=form) for form in ("released", "paper")}
+HYPER = {
+    "step_size": 0.02,
+    "inverse_temperature": 300.0,
+    "bias_factor": 0.3,
+    "friction": 0.7,
+    "feel_good_weight": 0.4,
+}
+
+
+def minibatch(seed, batch_size=16):
+    rng = np.random.default_rng(seed)
+    observations = [jnp.asarray(rng.normal(size=(batch_size, 5)), jnp.float32) for _ in range(3)]
+    return Batch(
+        observation=observations[0],
+        action=jnp.asarray(rng.integers(3, size=batch_size), jnp.uint8),
+        return_=jnp.asarray(rng.normal(size=batch_size), jnp.float32),
+        bootstrap_discount=jnp.asarray(0.9 * (rng.random(batch_size) < 0.7), jnp.float32),
+        next_observation=observations[1],
+        first_observation=observations[2],
+        slot=jnp.arange(batch_size),
+    )
+
+
+def in_numpy(tree):
+    return [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)]
+
+
+def forward(params, x):
+    """Values of an MLP, and the input of each layer for the way back."""
+    inputs = []
+    for i in range(0, len(params), 2):
+        x = np.maximum(x, 0) if i else x
+        inputs.append(x)
+        x = x @ params[i] + params[i + 1]
+    return x, inputs
+
+
+def backward(params, inputs, slope):
+    """Gradient of Σ slope·values with respect to the parameters."""
+    gradient = []
+    for i in reversed(range(len(inputs))):
+        gradient = [inputs[i].T @ slope, slope.sum(0), *gradient]
+        slope = (slope @ params[2 * i].T) * (inputs[i] > 0)
+    return gradient
+
+
+def gradient(params, target, batch, weight):
+    """Of (1/B)·Σ_b (r + γ·max_a Q_target(o', a) − Q(o, a_b))² − (weight/B)·Σ_b max_a Q(first, a), by hand."""
+    batch = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), batch)
+    rows = np.arange(len(batch.return_))
+    actions = batch.action.astype(int)
+    values, inputs = forward(params, batch.observation)
+    best_next = forward(target, batch.next_observation)[0].max(-1)
+    errors = batch.return_ + batch.bootstrap_discount * best_next - values[rows, actions]
+    slope = np.zeros_like(values)
+    slope[rows, actions] = -2 * errors / len(rows)
+    total = backward(params, inputs, slope)
+    value = np.mean(errors**2)
+    if weight:
+        values, inputs = forward(params, batch.first_observation)
+        slope = np.zeros_like(values)
+        slope[rows, values.argmax(-1)] = -weight / len(rows)
+        total = [a + b for a, b in zip(total, backward(params, inputs, slope), strict=True)]
+        value -= weight * np.mean(values.max(-1))
+    return value, total
+
+
+class Recomputed:
+    """The samplers of the paper on lists of arrays, each parameter by itself."""
+
+    def __init__(self, name, form, params):
+        self.name, self.form, self.params = name, form, params
+        self.momentum, self.m, self.v = ([np.zeros_like(p) for p in params] for _ in range(3))
+
+    def step(self, gradient, xi):
+        tau, beta, a = HYPER["step_size"], HYPER["inverse_temperature"], HYPER["bias_factor"]
+        gamma, second = HYPER["friction"], 0.999 if self.form == "released" else 0.99
+        for i, g in enumerate(gradient):
+            if self.name == "lmcdqn":
+                self.params[i] = self.params[i] - tau * g + np.sqrt(2 * tau / beta) * xi[i]
+                continue
+            self.m[i] = 0.9 * self.m[i] + 0.1 * g
+            self.v[i] = second * self.v[i] + (1 - second) * g**2
+            root = np.sqrt(self.v[i]) + 1e-8 if self.form == "released" else np.sqrt(self.v[i] + 1e-8)
+            drift = g + a * self.m[i] / root
+            if self.name in ("fg_lmcdqn", "adam_lmcdqn"):
+                self.params[i] = self.params[i] - tau * drift + np.sqrt(2 * tau / beta) * xi[i]
+                continue
+            kick = np.sqrt(2 * gamma * tau / beta) * xi[i]
+            self.momentum[i] = (1 - gamma * tau) * self.momentum[i] - tau * drift
+            if self.form == "paper":
+                self.momentum[i] = self.momentum[i] + kick
+            self.params[i] = self.params[i] + tau * self.momentum[i]
+            if self.form == "released":
+                self.params[i] = self.params[i] + kick
+
+
+CASES = [
+    ("fg_ulmcdqn", "released"),
+    ("fg_ulmcdqn", "paper"),
+    ("ulmcdqn", "released"),
+    ("fg_lmcdqn", "released"),
+    ("fg_lmcdqn", "paper"),
+    ("adam_lmcdqn", "released"),
+    ("lmcdqn", "released"),
+]
+
+
+@pytest.mark.parametrize(("name", "form"), CASES)
+def test_five_updates_are_those_of_the_equations_in_float64(name, form):
+    agent = make_agent(name, SPACES, {key: HYPER[key] for key in ZOO[name].hyper}, OPTIONS[form])
+    state = agent.init(jax.random.key(0))
+    state = state._replace(target=agent.init(jax.random.key(1)).target)
+    ours = Recomputed(name, form, in_numpy(state.sampler.params))
+    target = in_numpy(state.target)
+    weight = HYPER["feel_good_weight"] if name.startswith("fg") else 0.0
+    update = jax.jit(agent.update)
+    for i in range(5):
+        key = jax.random.fold_in(jax.random.key(2), i)
+        batch = minibatch(i)
+        value, slope = gradient(ours.params, target, batch, weight)
+        ours.step(slope, in_numpy(noise.normal_like(jax.random.split(key)[1], state.sampler.params)))
+        state, info = update(key, state, batch, 100)
+        np.testing.assert_allclose(info.potential, value, rtol=1e-5)
+        # Per leaf, relative to its largest entry: what rounding leaves after i + 1 steps in float32.
+        for mine, theirs in zip(ours.params, in_numpy(state.sampler.params), strict=True):
+            np.testing.assert_allclose(theirs, mine, rtol=0, atol=1e-5 * np.abs(mine).max())
+    assert all(jax.tree.leaves(jax.tree.map(np.array_equal, in_numpy(state.target), target)))
+
+
+def frequency(choose, num_draws=20_000):
+    """Share of action 0 over independent keys."""
+    actions = jax.vmap(choose)(jax.random.split(jax.random.key(0), num_draws))
+    return float((actions == 0).mean())
+
+
+VALUES = jnp.array([1.0, 3.0, 2.0])
+
+
+def test_greedy_takes_the_best_action_in_training_and_in_evaluation():
+    exploration = greedy()
+    context = exploration.begin(jax.random.key(0))
+    assert exploration.explore(jax.random.key(0), context, VALUES, 0.0) == 1
+    assert exploration.exploit(jax.random.key(0), context, VALUES) == 1
+
+
+@pytest.mark.parametrize(("progress", "epsilon"), [(0.0, 0.8), (0.125, 0.5), (0.25, 0.2), (1.0, 0.2)])
+def test_epsilon_falls_linearly_over_its_share_of_the_budget_and_stays(progress, epsilon):
+    exploration = epsilon_greedy(0.8, 0.2, 0.25)
+    context = exploration.begin(jax.random.key(0))
+    found = frequency(lambda key: exploration.explore(key, context, VALUES, progress))
+    # A uniform draw falls on action 0, which is not the best, one time in three.
+    expected = epsilon / 3
+    assert abs(found - expected) < 4 * np.sqrt(expected * (1 - expected) / 20_000)
+    assert frequency(lambda key: exploration.exploit(key, context, VALUES)) == 0
+
+
+def test_one_member_is_drawn_uniformly_and_followed():
+    exploration = one_member_an_episode(4, 0.0, 0.0)
+    members = jax.vmap(exploration.begin)(jax.random.split(jax.random.key(0), 20_000))
+    shares = np.bincount(members, minlength=4) / 20_000
+    assert np.abs(shares - 0.25).max() < 4 * np.sqrt(0.25 * 0.75 / 20_000)
+    values = jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 2.0, 0.0]])
+    for member, best in enumerate([0, 1, 2, 1]):
+        assert exploration.exploit(jax.random.key(1), jnp.int32(member), values) == best
+        assert exploration.explore(jax.random.key(1), jnp.int32(member), values, 0.5) == best
+
+
+def test_one_member_is_perturbed_in_training_only():
+    exploration = one_member_an_episode(2, 0.5, 0.5)
+    values = jnp.stack([VALUES, -VALUES])
+    found = frequency(lambda key: exploration.explore(key, jnp.int32(0), values, 0.0))
+    assert abs(found - 0.5 / 3) < 4 * np.sqrt(0.5 / 3 * (1 - 0.5 / 3) / 20_000)
+    assert frequency(lambda key: exploration.exploit(key, jnp.int32(0), values)) == 0
+
+
+def linear_agent(objective, sampler=None, **settings):
+    network = networks.network(lambda key: networks.mlp(key, 5, (), 3))
+    return value_agent(network, objective, sampler or samplers.langevin(0.1, float("inf")), **settings)
+
+
+def test_the_sum_reduction_multiplies_the_data_and_leaves_the_prior():
+    state = linear_agent(td()).init(jax.random.key(0))
+    batch = minibatch(0)
+
+    def value(objective, num_data, **settings):
+        return float(linear_agent(objective, **settings).update(jax.random.key(1), state, batch, num_data)[1].potential)
+
+    data = value(td(), 40)
+    prior = sum((p**2).sum() for p in in_numpy(state.sampler.params)) / 2
+    assert value(td() + gaussian_prior(1.0), 40) == pytest.approx(data + prior / 40)
+    assert value(td() + gaussian_prior(1.0), 40, reduction="sum") == pytest.approx(40 * data + prior)
+
+
+def test_synchronising_copies_the_network_to_the_target_exactly_and_nothing_else():
+    agent = linear_agent(td())
+    state, _ = agent.update(jax.random.key(1), agent.init(jax.random.key(0)), minibatch(0), 16)
+    synced = agent.sync(state)
+    same = lambda a, b: jax.tree.all(jax.tree.map(np.array_equal, a, b))
+    assert not same(state.target, state.sampler.params)
+    assert same(synced.target, state.sampler.params)
+    assert same(synced.sampler, state.sampler)
+
+
+def test_a_noisy_network_acts_and_learns_with_a_new_draw_for_every_key():
+    agent = make_agent("noisynet_dqn", SPACES, options=Options(hidden=(4,)))
+    state = agent.init(jax.random.key(0))
+    context = agent.begin(jax.random.key(1))
+    keys = jax.random.split(jax.random.key(2), 200)
+    observation = jnp.ones(5)
+
+    @jax.jit
+    @jax.vmap
+    def draw(key):
+        explored = agent.explore(key, state, context, observation, 0.0)
+        exploited = agent.exploit(key, state, context, observation)
+        return explored, exploited, agent.update(key, state, minibatch(0), 16)[1].potential
+
+    explored, exploited, potentials = draw(keys)
+    assert len(np.unique(explored)) > 1
+    assert len(np.unique(exploited)) > 1
+    assert len(np.unique(potentials)) > 100
+
+
+def test_random_priors_are_held_fixed_while_the_rest_learns():
+    agent = make_agent("bootstrapped_dqn", SPACES, options=Options(hidden=(4,), num_members=2))
+    state = agent.init(jax.random.key(0))
+    moved, _ = jax.jit(agent.update)(jax.random.key(1), state, minibatch(0), 16)
+    assert jax.tree.all(jax.tree.map(np.array_equal, moved.frozen, state.frozen))
+    assert not any(jax.tree.leaves(jax.tree.map(np.array_equal, moved.sampler.params, state.sampler.params)))

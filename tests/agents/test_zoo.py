@@ -1,0 +1,211 @@
+"""Every member of the family on every diagnostic environment, through the training loop.
+
+One compilation serves an agent: the environments are joined into one whose task is a traced number, and tasks,
+behaviours and seeds are the lanes of a `vmap`.
+"""
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from feelgood.agents import ZOO, Options, Spaces, make_agent
+from feelgood.envs import Environment, Spec
+from feelgood.envs.diagnostic import DIAGNOSTICS
+from feelgood.replay import Batch
+from feelgood.training import Protocol, trainer
+
+NAMES = tuple(DIAGNOSTICS)
+TASKS = [make() for make in DIAGNOSTICS.values()]
+PROTOCOL = Protocol(
+    num_steps=1500,
+    num_warmup_steps=32,
+    steps_per_block=5,
+    num_updates=1,
+    batch_size=32,
+    capacity=400,
+    discount=0.8,
+    target_period=25,
+    evaluation_period=1500,
+)
+OPTIONS = Options(hidden=(16,), num_members=3)
+NUM_SEEDS = 3
+
+# Steps that converge within the budget; optimism and noise too small to be seen in the values.
+_CALM = {"inverse_temperature": 1e12}
+_UNDERDAMPED = {**_CALM, "step_size": 0.1, "friction": 1.0, "bias_factor": 0.01}
+HYPER = {
+    "fg_ulmcdqn": {**_UNDERDAMPED, "feel_good_weight": 1e-5},
+    "fg_lmcdqn": {**_CALM, "step_size": 0.05, "bias_factor": 0.01, "feel_good_weight": 1e-5},
+    "ulmcdqn": _UNDERDAMPED,
+    "adam_lmcdqn": {**_CALM, "step_size": 0.05, "bias_factor": 0.01},
+    "lmcdqn": {**_CALM, "step_size": 0.05},
+    "langevin_dqn": {**_CALM, "step_size": 5e-3},
+    "dqn": {"step_size": 5e-3},
+    "bootstrapped_dqn": {"step_size": 5e-3},
+    "noisynet_dqn": {"step_size": 5e-3},
+}
+
+
+def _joined(task):
+    """The diagnostic environment number `task`, its observation padded to two numbers and its actions to two.
+
+    Where the environment has one action, the second does the same as the first.
+    """
+    widen = lambda observation: jnp.concatenate([observation, jnp.zeros(2 - observation.shape[0])])
+
+    def reset(key):
+        starts = [one.environment.reset(key) for one in TASKS]
+        return tuple(state for state, _ in starts), jax.lax.select_n(task, *[widen(seen) for _, seen in starts])
+
+    def step(key, states, action):
+        results = [
+            one.environment.step(key, state, jnp.minimum(action, one.environment.spec.num_actions - 1))
+            for one, state in zip(TASKS, states, strict=True)
+        ]
+        steps = [step._replace(observation=widen(step.observation)) for _, step in results]
+        chosen = jax.tree.map(lambda *leaves: jax.lax.select_n(task, *leaves), *steps)
+        return tuple(state for state, _ in results), chosen
+
+    return Environment(reset, step, Spec((2,), np.dtype(np.float32), 2, 4))
+
+
+def _learn(name, key, task, at_random):
+    """Trains one run and returns its action values at up to three observations, averaged over members."""
+
+    def make(spaces, hyper):
+        agent = make_agent(name, spaces, hyper, OPTIONS)
+
+        def explore(key, state, context, observation, progress):
+            own = agent.explore(key, state, context, observation, progress)
+            uniform = jax.random.randint(jax.random.fold_in(key, 1), (), 0, spaces.num_actions, jnp.int32)
+            return jnp.where(at_random, uniform, own)
+
+        return agent._replace(explore=explore)
+
+    one = trainer(_joined(task), make, PROTOCOL)
+    run, record = one.advance(one.init(key, HYPER[name]), HYPER[name], 0)
+    model = eqx.combine(run.agent.sampler.params, run.agent.frozen)
+    values = model(OBSERVATIONS[task])
+    return (values.mean(1) if values.ndim == 3 else values), record.is_finite
+
+
+def _rows(table):
+    """Three rows, the last repeated."""
+    return np.pad(table, ((0, 3 - len(table)), (0, 0)), mode="edge")
+
+
+OBSERVATIONS = jnp.stack([_rows(np.pad(one.observations, ((0, 0), (0, 2)))[:, :2]) for one in TASKS])
+SOLUTIONS = np.stack([_rows(np.pad(one.action_values(0.8), ((0, 0), (0, 1)), mode="edge")[:, :2]) for one in TASKS])
+# Where actions do not matter, whoever acts learns the value; elsewhere a greedy agent need not try every action.
+WITHOUT_CHOICE = [NAMES.index(name) for name in ("constant_reward", "discounting", "truncation")]
+
+
+# The slow ones are made of the same parts as the others, and their updates are checked number by number in test_base.
+SLOW = ("fg_lmcdqn", "ulmcdqn", "adam_lmcdqn", "lmcdqn")
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in ZOO]
+)
+def learnt(request):
+    """A name, and its action values (tasks, own or random behaviour, seeds, observations, actions)."""
+    name = request.param
+    lanes = list(itertools.product(range(len(TASKS)), (False, True), range(NUM_SEEDS)))
+    tasks, randoms, seeds = (jnp.asarray(column) for column in zip(*lanes, strict=True))
+    keys = jax.vmap(jax.random.key)(seeds)
+    values, finite = jax.jit(jax.vmap(lambda *lane: _learn(name, *lane)))(keys, tasks, randoms)
+    assert finite.all()
+    return name, np.asarray(values).reshape(len(TASKS), 2, NUM_SEEDS, 3, 2)
+
+
+def tolerance(name, values):
+    # Noisy layers are read at their mean weights, which is not quite the mean of the values.
+    return 0.03 + 0.03 * np.abs(values) if name == "noisynet_dqn" else 0.01
+
+
+def test_all_action_values_of_every_diagnostic_are_learnt_from_random_behaviour(learnt):
+    name, values = learnt
+    errors = np.abs(values[:, 1] - SOLUTIONS[:, None])
+    wrong = (errors > tolerance(name, SOLUTIONS[:, None])).any((1, 2, 3))
+    assert not wrong.any(), {task: errors[i].max() for i, task in enumerate(NAMES) if wrong[i]}
+
+
+def test_following_itself_an_agent_learns_where_there_is_no_choice_and_finds_the_best_actions_where_it_must(learnt):
+    name, values = learnt
+    best, solution = values[:, 0].max(-1), SOLUTIONS.max(-1)[:, None]
+    errors = np.abs(best - solution) - tolerance(name, solution)
+    assert (errors[[*WITHOUT_CHOICE, NAMES.index("two_armed")]] < 0).all()
+    # An arm that disappoints is left by any agent; only those that try every action must find all there is.
+    tries_all = name in ("dqn", "bootstrapped_dqn")
+    for task in range(len(TASKS)) if tries_all else [NAMES.index("two_armed")]:
+        chosen = np.take_along_axis(SOLUTIONS[task], values[task, 0].argmax(-1).T, -1)
+        assert (chosen == SOLUTIONS[task].max(-1, keepdims=True)).all(), NAMES[task]
+
+
+SPACES = Spaces((3,), 2)
+SMALL = Options(hidden=(4,), num_members=3)
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_an_agent_begins_with_its_target_at_the_network_and_seeds_give_other_networks(name):
+    agent = make_agent(name, SPACES, options=SMALL)
+    first, second = agent.init(jax.random.key(0)), agent.init(jax.random.key(1))
+    assert jax.tree.all(jax.tree.map(np.array_equal, first.sampler.params, first.target))
+    same = jax.tree.leaves(jax.tree.map(np.array_equal, first.sampler.params, second.sampler.params))
+    # Scales of noisy layers begin alike: two arrays of four in each of the two layers.
+    assert sum(same) == (4 if name == "noisynet_dqn" else 0)
+
+
+def test_only_ensembles_and_noisy_networks_evaluate_at_random():
+    random = {name for name in ZOO if make_agent(name, SPACES, options=SMALL).is_random}
+    assert random == {"bootstrapped_dqn", "noisynet_dqn"}
+
+
+def test_members_of_the_ensemble_and_their_priors_all_differ():
+    state = make_agent("bootstrapped_dqn", SPACES, options=SMALL).init(jax.random.key(0))
+    arrays = [leaf for leaf in jax.tree.leaves((state.sampler.params, state.frozen)) if leaf.ndim == 3]
+    members = [np.asarray(member) for leaf in arrays for member in leaf if member.shape == (3, 4)]
+    assert len(members) == 2 * SMALL.num_members
+    assert all(not np.array_equal(a, b) for a, b in itertools.combinations(members, 2))
+
+
+def test_the_double_option_lets_the_online_network_choose():
+    batch = Batch(
+        observation=jnp.ones((1, 3)),
+        action=jnp.array([0]),
+        return_=jnp.array([1.0]),
+        bootstrap_discount=jnp.array([0.9]),
+        next_observation=jnp.array([[1.0, -1.0, 2.0]]),
+        first_observation=jnp.ones((1, 3)),
+        slot=jnp.array([0]),
+    )
+    losses = []
+    for double in (False, True):
+        agent = make_agent("dqn", SPACES, options=Options(hidden=(), double=double))
+        state = agent.init(jax.random.key(0))
+        # The target network is the online one upside down, so that they disagree on the best action.
+        state = state._replace(target=jax.tree.map(jnp.negative, state.target))
+        losses.append(float(agent.update(jax.random.key(1), state, batch, 1)[1].potential))
+    dense = state.sampler.params.layers[0]
+    value, after = (np.asarray(o @ dense.weight + dense.bias[None])[0] for o in (jnp.ones((1, 3)), batch[4]))
+    expected = [(1 + 0.9 * (-after).max() - value[0]) ** 2, (1 - 0.9 * after.max() - value[0]) ** 2]
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+
+
+def test_every_member_has_a_line_on_what_it_is_and_defaults_that_its_sampler_accepts():
+    for name, recipe in ZOO.items():
+        assert recipe.summary
+        assert make_agent(name, SPACES, recipe.hyper, SMALL)
+
+
+def test_wrong_names_are_refused_with_the_nearest_match():
+    with pytest.raises(ValueError, match=r"agent must be one of .* got 'fg_ulmcdq'; did you mean 'fg_ulmcdqn'\?"):
+        make_agent("fg_ulmcdq", SPACES)
+    with pytest.raises(ValueError, match=r"hyper-parameter of dqn must be one of 'step_size', got 'friction'"):
+        make_agent("dqn", SPACES, {"friction": 1.0})
+    with pytest.raises(ValueError, match=r"hyper-parameter of ulmcdqn .* did you mean 'step_size'\?"):
+        make_agent("ulmcdqn", SPACES, {"stepsize": 1.0})

@@ -1,0 +1,225 @@
+"""The N-chain study: honest tuning, refusal of bad input before anything is written, and a tiny one from end to end."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import feelgood.training
+from feelgood.studies import nchain
+from feelgood.studies.nchain import FIRST_TUNING_SEED, GRIDS, NChainStudy
+from feelgood.training import Curves, Protocol, Record
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"agents": ("fg_ulmcdq",)}, r"agents must be one of .*, got 'fg_ulmcdq'; did you mean 'fg_ulmcdqn'\?"),
+        ({"lengths": (25, 3)}, "lengths must be a whole number of at least 4, got 3"),
+        ({"lengths": (25, 25)}, r"lengths must not repeat, got \(25, 25\)"),
+        ({"agents": ("dqn", "dqn")}, "agents must not repeat"),
+        ({"agents": ("dqn", "lmcdqn"), "cold": ("dqn",)}, "cold must be one of 'lmcdqn', got 'dqn'"),
+        ({"num_steps": -1000}, "num_steps must be a whole number of at least 1000, got -1000"),
+        ({"num_steps": 1500}, "num_steps must be a multiple of 1000, got 1500"),
+        ({"num_seeds": -1}, "num_seeds must be a whole number of at least 1, got -1"),
+        ({"num_seeds": FIRST_TUNING_SEED + 1}, "num_seeds must be at most 1000000, got 1000001"),
+        ({"num_kept": 0}, "num_kept must be a whole number of at least 1, got 0"),
+        ({"tuning_seeds": (4, 0)}, "tuning_seeds must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(settings, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        NChainStudy(**settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_given_replaces_the_preset_and_the_rest_stays():
+    study = NChainStudy("paper", lengths=(10,))
+    assert study.lengths == (10,)
+    rest = {name: value for name, value in nchain._PRESETS["paper"].items() if name != "lengths"}
+    assert {name: getattr(study, name) for name in rest} == rest
+    assert study.agents == tuple(GRIDS)
+
+
+def test_labels_tell_studies_apart_but_not_folders(tmp_path):
+    study = NChainStudy()
+    assert NChainStudy(output=tmp_path).label == study.label
+    others = [{"num_seeds": 999}, {"lengths": (26,)}, {"form": "paper"}, {"num_kept": 3}, {"tuning_seeds": (1,)}]
+    assert len({study.label, *(NChainStudy(**other).label for other in others)}) == 6
+
+
+def tree_of(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("manifest", [json.dumps({"label": "other"}), "{}", "not json"])
+def test_a_folder_of_another_study_is_refused_and_left_as_it_is(tmp_path, manifest):
+    (tmp_path / "manifest.json").write_text(manifest)
+    (tmp_path / "summary.csv").write_text("precious")
+    before = tree_of(tmp_path)
+    with pytest.raises(ValueError, match=r"holds another study|cannot be read") as caught:
+        nchain.run(NChainStudy(output=tmp_path))
+    assert "\n" not in str(caught.value)
+    assert tree_of(tmp_path) == before
+
+
+GRID = {"step_size": (1.0, 2.0, 3.0), "friction": (0.1, 0.2)}
+
+
+def fake_cells(score):
+    """Stands in for `_cell`: returns of a point and seed are `score(point, seed)` after training and 100 before."""
+    calls = []
+
+    def cell(study, length, agent, stage, points, seeds, progress):
+        calls.append((stage, [dict(point) for point in points], list(seeds)))
+        rows = [
+            {"point": i, "seed": seed, "step": step, "return": score(point, seed) if step else 100.0}
+            for i, point in enumerate(points)
+            for seed in seeds
+            for step in (0, 1000)
+        ]
+        return pd.DataFrame(rows)
+
+    return cell, calls
+
+
+def test_tuning_halves_on_seeds_that_reporting_never_sees(monkeypatch):
+    # Friction 0.2 looks best on the first tuning seeds and is not; step size 2 is truly better.
+    def score(point, seed):
+        early = 5.0 * (point["friction"] == 0.2) if seed < FIRST_TUNING_SEED + 2 else 0.0
+        return early + 3.0 * (point["step_size"] == 2.0) + 1.0 * (point["friction"] == 0.1)
+
+    cell, calls = fake_cells(score)
+    monkeypatch.setattr(nchain, "_cell", cell)
+    monkeypatch.setitem(GRIDS, "dqn", GRID)
+    study = NChainStudy(agents=("dqn",), tuning_seeds=(2, 6), num_kept=4, num_seeds=50)
+    table = nchain._tune(study, 25, "dqn", None)
+    (first, points, first_seeds), (second, kept, second_seeds) = calls
+    assert (first, second) == ("tune-0", "tune-1")
+    assert len(points) == 6
+    assert len(kept) == 4
+    # On the first seeds: (2, .2) 8, (1, .2) and (3, .2) 5, (2, .1) 4, the others 1.
+    assert {(point["step_size"], point["friction"]) for point in kept} == {(2, 0.2), (1, 0.2), (3, 0.2), (2, 0.1)}
+    # On all eight: (2, .1) 4, (2, .2) 3 + 2·5/8 = 4.25.
+    assert nchain._best(table, GRID) == {"step_size": 2.0, "friction": 0.2}
+    scores = table.set_index(["step_size", "friction"])["score"]
+    assert scores[2.0, 0.2] == pytest.approx(4.25)
+    assert scores[2.0, 0.1] == pytest.approx(4.0)
+    assert table.set_index(["step_size", "friction"])["count"].tolist() == [2, 8, 8, 8, 2, 8]
+    assert set(first_seeds).isdisjoint(second_seeds)
+    assert set(range(study.num_seeds)).isdisjoint([*first_seeds, *second_seeds])
+
+
+def test_the_winner_is_the_best_of_those_that_survived_every_round():
+    table = pd.DataFrame(
+        {"step_size": [1.0, 2.0, 3.0], "friction": [0.1, 0.1, 0.1], "count": [4, 16, 16], "score": [9.9, 3.0, 4.0]}
+    )
+    assert nchain._best(table, GRID) == {"step_size": 3.0, "friction": 0.1}
+
+
+def test_the_untrained_network_has_no_say_in_tuning(monkeypatch):
+    cell, _ = fake_cells(lambda point, seed: point["step_size"])
+    monkeypatch.setattr(nchain, "_cell", cell)
+    monkeypatch.setitem(GRIDS, "dqn", {"step_size": (1.0, 2.0)})
+    table = nchain._tune(NChainStudy(agents=("dqn",), tuning_seeds=(2,)), 25, "dqn", None)
+    assert table["score"].tolist() == [1.0, 2.0]
+
+
+def test_the_reporting_seeds_run_with_the_point_that_tuning_chose(monkeypatch, tmp_path):
+    cell, calls = fake_cells(
+        lambda point, seed: -point["step_size"] if seed >= FIRST_TUNING_SEED else point["step_size"]
+    )
+    monkeypatch.setattr(nchain, "_cell", cell)
+    monkeypatch.setitem(GRIDS, "dqn", {"step_size": (1.0, 2.0)})
+    study = NChainStudy(agents=("dqn",), tuning_seeds=(2, 2), num_seeds=3, output=tmp_path)
+    with pytest.raises(KeyError):  # the stand-in's tables are too poor for a summary
+        nchain.run(study)
+    # Small steps win on tuning seeds although large ones would on reporting seeds.
+    assert calls[-1] == ("report", [{"step_size": 1.0}], [0, 1, 2])
+
+
+def test_the_cold_twin_of_a_winner_runs_on_the_same_seeds_with_all_but_the_temperature_the_same(monkeypatch, tmp_path):
+    cell, calls = fake_cells(lambda point, seed: point["step_size"])
+    monkeypatch.setattr(nchain, "_cell", cell)
+    monkeypatch.setitem(GRIDS, "lmcdqn", {"step_size": (1.0, 2.0), "inverse_temperature": (10.0,)})
+    study = NChainStudy(agents=("lmcdqn",), cold=("lmcdqn",), tuning_seeds=(2,), num_seeds=3, output=tmp_path)
+    with pytest.raises(KeyError):
+        nchain.run(study)
+    (_, (warm,), warm_seeds), (_, (cold,), cold_seeds) = calls[-2:]
+    assert warm == {"step_size": 2.0, "inverse_temperature": 10.0}
+    assert warm_seeds == cold_seeds == [0, 1, 2]
+    assert cold.pop("inverse_temperature") >= 1e30
+    assert cold == {"step_size": 2.0}
+
+
+def test_tables_hold_the_untrained_evaluation_first_and_first_successes_in_steps_of_the_run():
+    record = Record(
+        evaluation=np.array([[1.0, 2.0], [3.0, 4.0]]),
+        num_episodes=np.array([[30, 31], [32, 33]]),
+        num_successes=np.array([[0, 2], [1, 0]]),
+        first_success=np.array([[1000, 7], [5, 1000]]),
+        training_return=np.zeros((2, 2)),
+        potential=np.array([[0.1, 0.2], [0.3, 0.4]]),
+        is_finite=np.array([[True, True], [True, False]]),
+    )
+    table = nchain._tabulate(Curves(np.array([8.0, 9.0]), record), [(0, 5), (1, 5)], Protocol(num_steps=2000))
+    assert table["point"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert table["seed"].tolist() == [5] * 6
+    assert table["step"].tolist() == [0, 1000, 2000] * 2
+    assert table["return"].tolist() == [8, 1, 2, 9, 3, 4]
+    assert table["episodes"].tolist() == [0, 30, 31, 0, 32, 33]
+    assert table["successes"].tolist() == [0, 0, 2, 0, 1, 0]
+    assert table["first_success"].tolist() == [-1, -1, 1007, -1, 5, -1]
+    assert table["finite"].tolist() == [True, True, True, True, True, False]
+
+
+class Stop(Exception):
+    pass
+
+
+def test_a_tiny_study_is_stopped_continued_and_run_again(tmp_path, monkeypatch):
+    monkeypatch.setitem(GRIDS, "dqn", {"step_size": (1e-2, 1e-3)})
+    study = NChainStudy(
+        lengths=(5,), agents=("dqn",), num_steps=1000, num_seeds=2, tuning_seeds=(1, 1), num_kept=1, output=tmp_path
+    )
+    run_batch, calls = feelgood.training.run_batch, []
+
+    def counted(trainer, num_chunks, seeds, hyper, **settings):
+        calls.append((seeds.tolist(), np.asarray(hyper["step_size"]).tolist()))
+        if len(calls) == 3:
+            raise Stop
+        return run_batch(trainer, num_chunks, seeds, hyper, **settings)
+
+    monkeypatch.setattr(feelgood.training, "run_batch", counted)
+    with pytest.raises(Stop):
+        nchain.run(study)
+    assert json.loads((tmp_path / "manifest.json").read_text())["finished"] is False
+    shown = []
+    paths = nchain.run(study, report=shown.append)
+    # Two rounds of tuning, the report that was stopped, and the report alone when continued.
+    assert [seeds for seeds, _ in calls] == [[FIRST_TUNING_SEED] * 2, [FIRST_TUNING_SEED + 1], [0, 1], [0, 1]]
+    best = calls[1][1][0]
+    assert calls[3][1] == [best, best]
+
+    names = {"curves.parquet", "summary.csv", "summary.md", "sweep.csv", "curves.png", "curves.pdf"}
+    assert {path.name for path in paths} == names
+    assert all(path.stat().st_size for path in paths)
+    curves = pd.read_parquet(tmp_path / "curves.parquet")
+    assert curves[["seed", "step"]].to_numpy().tolist() == [[0, 0], [0, 1000], [1, 0], [1, 1000]]
+    assert curves["step_size"].to_numpy() == pytest.approx(best)
+    summary = pd.read_csv(tmp_path / "summary.csv")
+    assert summary["score"].tolist() == pytest.approx([curves.loc[curves["step"] == 1000, "return"].mean()])
+    assert len(pd.read_csv(tmp_path / "sweep.csv")) == 2
+    assert shown == [(tmp_path / "summary.md").read_text()]
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["finished"] is True
+    assert manifest["label"] == study.label
+    assert not list(tmp_path.rglob("*.npz")) + list(tmp_path.rglob("*.partial"))
+
+    before = {
+        path: content for path, content in tree_of(tmp_path).items() if path.suffix in (".csv", ".md", ".parquet")
+    }
+    nchain.run(study, report=shown.append)
+    assert len(calls) == 4  # nothing is run again
+    assert {path: path.read_bytes() for path in before} == before

@@ -1,0 +1,213 @@
+"""Batches of runs: stopped and continued, killed and continued, padded, spread over devices: always the same bits."""
+
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from feelgood.training import Curves, Interrupted, Record, run_batch
+
+
+def build():
+    """What is run here and, by its source, in other processes: three short runs that learn, with noise to be seen."""
+    import numpy as np
+
+    from feelgood import envs
+    from feelgood.agents import Options, make_agent
+    from feelgood.training import Protocol, trainer
+
+    protocol = Protocol(
+        num_steps=800,
+        num_warmup_steps=8,
+        steps_per_block=5,
+        num_updates=1,
+        batch_size=4,
+        capacity=50,
+        target_period=7,
+        evaluation_period=100,
+        success_return=9.5,
+    )
+    make = lambda spaces, hyper: make_agent("fg_ulmcdqn", spaces, hyper, Options(hidden=()))
+    seeds = np.array([3, 1, 4])
+    hyper = {
+        "step_size": np.array([0.1, 0.05, 0.02], np.float32),
+        "inverse_temperature": np.array([1e3, 1e4, 1e5], np.float32),
+    }
+    return trainer(envs.nchain(5), make, protocol), protocol.num_chunks, seeds, hyper
+
+
+# Prints a line after every chunk, and writes the curves at the end.
+SCRIPT = f"""
+import sys
+from pathlib import Path
+import numpy as np
+from feelgood.training import run_batch
+
+{inspect.getsource(build)}
+
+checkpoint, output = sys.argv[1:]
+curves = run_batch(
+    *build(), label="batch", checkpoint_seconds=0.0, path=Path(checkpoint) if checkpoint else None,
+    report=lambda progress: print(progress.chunk, flush=True),
+)
+np.savez(output, initial=curves.initial, **curves.record._asdict())
+"""
+ARGUMENTS = build()
+NUM_CHUNKS = ARGUMENTS[1]
+
+
+def run(**settings):
+    return run_batch(*ARGUMENTS, label="batch", **settings)
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    seen = []
+    curves = run(report=seen.append)
+    # Worth comparing: runs change, differ, and some episodes succeed.
+    assert len(np.unique(curves.record.potential)) == 3 * NUM_CHUNKS
+    assert curves.record.num_successes.any()
+    assert [progress[:3] for progress in seen] == [(chunk + 1, NUM_CHUNKS, 3) for chunk in range(NUM_CHUNKS)]
+    np.testing.assert_allclose([progress.mean_return for progress in seen], curves.record.evaluation.mean(0), rtol=1e-6)
+    return curves
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A checkpoint left by an error in the third chunk."""
+    path = tmp_path_factory.mktemp("stopped") / "state.npz"
+
+    def fail(progress):
+        if progress.chunk == 3:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run(path=path, checkpoint_seconds=0.0, report=fail)
+    assert [file.name for file in path.parent.iterdir()] == ["state.npz"]
+    return path.read_bytes()
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "batch.py"
+    path.write_text(SCRIPT)
+
+    def start(checkpoint="", output="curves.npz", flags=""):
+        environment = {**os.environ, "XLA_FLAGS": flags}
+        words = [sys.executable, "-u", str(path), str(checkpoint), str(tmp_path / output)]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+    return start
+
+
+def curves_in(path):
+    with np.load(path) as file:
+        return Curves(file["initial"], Record(**{name: file[name] for name in Record._fields}))
+
+
+def assert_same_bits(a, b):
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        assert x.dtype == y.dtype
+        assert x.tobytes() == y.tobytes()
+
+
+def test_a_batch_stopped_by_an_error_and_then_by_a_signal_ends_with_the_bits_of_an_undisturbed_one(
+    tmp_path, stopped, undisturbed
+):
+    path = tmp_path / "state.npz"
+    path.write_bytes(stopped)
+    seen = []
+
+    def interrupt(progress):
+        seen.append(progress.chunk)
+        if progress.chunk == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(Interrupted):
+        run(path=path, report=interrupt)  # no checkpoint would be due for a minute
+    assert signal.getsignal(signal.SIGINT) is before
+
+    curves = run(path=path, report=lambda progress: seen.append(progress.chunk))
+    # Continued, not begun again: the third chunk was lost with the error, nothing was lost with the signal.
+    assert seen == [3, 4, 5, 6, 7, 8]
+    assert_same_bits(curves, undisturbed)
+
+
+@pytest.mark.slow
+def test_a_batch_killed_twice_at_any_moment_ends_with_the_bits_of_an_undisturbed_one(tmp_path, script, undisturbed):
+    path = tmp_path / "state.npz"
+    rng = np.random.default_rng(0)
+    begun = []
+    for _ in range(2):
+        process = script(path)
+        begun.append(int(process.stdout.readline()))
+        for _ in range(rng.integers(1, 3)):
+            process.stdout.readline()
+        time.sleep(rng.uniform(0, 0.01))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    process = script(path)
+    lines, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    begun.append(int(lines.split()[0]))
+    assert begun[0] == 1 < begun[1] < begun[2]
+    assert_same_bits(curves_in(tmp_path / "curves.npz"), undisturbed)
+
+
+def test_two_devices_with_an_odd_number_of_runs_give_the_curves_of_one(tmp_path, script, undisturbed):
+    process = script(flags="--xla_force_host_platform_device_count=2")
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    curves = curves_in(tmp_path / "curves.npz")
+    assert curves.initial.shape == (3,)
+    assert curves.record.evaluation.shape == (3, NUM_CHUNKS)
+    # Two lanes instead of three on each device: the same program but for the number of lanes.
+    np.testing.assert_allclose(curves.record.potential, undisturbed.record.potential, rtol=1e-4, atol=1e-5)
+    assert_same_bits(curves._replace(record=curves.record[:4]), undisturbed._replace(record=undisturbed.record[:4]))
+
+
+def test_runs_come_back_in_the_order_of_their_seeds_and_one_trace_serves_all_chunks_and_numbers(undisturbed):
+    traces = []
+    one, num_chunks, seeds, hyper = ARGUMENTS
+
+    def advance(state, hyper, chunk):
+        traces.append(chunk)
+        return one.advance(state, hyper, chunk)
+
+    order = [2, 0, 1]
+    permuted = {name: values[order] for name, values in hyper.items()}
+    curves = run_batch(one._replace(advance=advance), num_chunks, seeds[order], permuted)
+    assert len(traces) <= 2  # once for shapes, once to compile
+    assert_same_bits(curves, jax.tree.map(lambda leaf: leaf[order], undisturbed))
+
+
+def test_a_checkpoint_of_another_batch_or_half_of_one_is_refused_and_kept(tmp_path, stopped):
+    path = tmp_path / "state.npz"
+    path.write_bytes(stopped)
+    one, num_chunks, seeds, hyper = ARGUMENTS
+    others = (
+        (seeds + 1, hyper, "batch"),
+        (seeds[:2], {name: values[:2] for name, values in hyper.items()}, "batch"),
+        (seeds, {**hyper, "step_size": hyper["step_size"] * 2}, "batch"),
+        (seeds, hyper, "another"),
+    )
+    for other_seeds, other_hyper, label in others:
+        with pytest.raises(ValueError, match="belongs to another run"):
+            run_batch(one, num_chunks, other_seeds, other_hyper, label=label, path=path)
+    assert path.read_bytes() == stopped
+    path.write_bytes(stopped[: len(stopped) // 2])
+    with pytest.raises(ValueError, match=r"cannot be read .* delete it to start this part again"):
+        run(path=path)
+    assert path.read_bytes() == stopped[: len(stopped) // 2]

@@ -1,0 +1,397 @@
+"""One run: a spy in the agent's place writes down what the loop hands it; a real agent shows what numbers do."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from feelgood.agents import Agent, AgentState, Options, make_agent
+from feelgood.envs import Environment, Spec, Step, nchain
+from feelgood.envs.diagnostic import constant_reward, truncation, two_armed
+from feelgood.replay import Batch
+from feelgood.samplers import Info, SamplerState
+from feelgood.training import Protocol, trainer
+
+BATCH_SIZE = 6
+
+
+def same(a, b):
+    """Whether two trees agree bit for bit."""
+
+    def data(leaf):
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return np.ascontiguousarray(jax.random.key_data(leaf) if is_key else leaf)
+
+    return jax.tree.all(jax.tree.map(lambda x, y: data(x).tobytes() == data(y).tobytes(), a, b))
+
+
+def counter(episode_length=7):
+    """Observations that tell them all apart: a random multiple of 100, then one more at every step.
+
+    The reward is the observation before the step. Each episode ends after `episode_length` steps.
+    """
+
+    def reset(key):
+        start = 100 * jax.random.randint(key, (), 1, 100_000, jnp.int32)
+        return start, start
+
+    def step(key, state, action):
+        end = (state + 1) % 100 == episode_length
+        return state + 1, Step(state + 1, state.astype(jnp.float32), end, jnp.zeros((), bool))
+
+    return Environment(reset, step, Spec((), np.dtype(np.int32), 256, episode_length))
+
+
+def _log(num_updates):
+    """Room for what the updates see in `counter`."""
+    many = lambda dtype=jnp.int32: jnp.zeros((num_updates, BATCH_SIZE), dtype)
+    return {
+        "target": jnp.zeros(num_updates),
+        "key": jnp.zeros((num_updates, 2), jnp.uint32),
+        "num_data": jnp.zeros(num_updates, jnp.int32),
+        "batch": Batch(many(), many(jnp.uint8), many(jnp.float32), many(jnp.float32), many(), many(), many()),
+    }
+
+
+def _stamp(key, state, context, observation, progress):
+    """An action that says when it was taken: 200 times the share of the budget used."""
+    return jnp.round(200 * jnp.asarray(progress)).astype(jnp.int32)
+
+
+def spy(num_updates=0, *, explore=_stamp, exploit=lambda key, *_: jnp.int32(1), is_random=False):
+    """Counts its gradient steps in place of parameters, and writes down what it is given in the first `num_updates`."""
+
+    def make(spaces, hyper):
+        def update(key, state, batch, num_data):
+            count, log = state.sampler
+            if num_updates:
+                seen = {"target": state.target, "key": jax.random.key_data(key), "num_data": num_data, "batch": batch}
+                log = jax.tree.map(lambda rows, row: rows.at[count.astype(jnp.int32)].set(row), log, seen)
+            return state._replace(sampler=SamplerState(count + 1, log)), Info(*(jnp.zeros(()) for _ in Info._fields))
+
+        return Agent(
+            init=lambda key: AgentState(SamplerState(jnp.zeros(()), _log(num_updates)), (), jnp.zeros(())),
+            begin=lambda key: jnp.zeros((), jnp.int32),
+            explore=explore,
+            exploit=exploit,
+            update=update,
+            sync=lambda state: state._replace(target=state.sampler.params),
+            is_random=is_random,
+        )
+
+    return make
+
+
+SPIED = Protocol(
+    num_steps=40,
+    num_warmup_steps=9,
+    steps_per_block=5,
+    num_updates=2,
+    batch_size=BATCH_SIZE,
+    capacity=30,
+    target_period=10,
+    evaluation_period=20,
+    discount=0.5,
+)
+
+
+@functools.cache
+def spied():
+    """Whole runs of the spy on `counter`: states after the warm-up and after each chunk, and the chunks' records."""
+    one = trainer(counter(), spy(SPIED.num_steps * SPIED.num_updates), SPIED)
+    states = [jax.jit(jax.vmap(one.init, (0, None)))(jax.vmap(jax.random.key)(jnp.arange(3)), {})]
+    records = []
+    advance = jax.jit(jax.vmap(one.advance, (0, None, None)))
+    for chunk in range(SPIED.num_chunks):
+        state, record = advance(states[-1], {}, jnp.int32(chunk))
+        states.append(state)
+        records.append(record)
+    return states, records
+
+
+def log_of(run=0):
+    return jax.tree.map(lambda leaf: np.asarray(leaf[run]), spied()[0][-1].agent.sampler.memory)
+
+
+# Blocks have 10 gradient steps and chunks 40: periods that divide both, none, or share a factor, short and long.
+@pytest.mark.parametrize("period", [5, 4, 15, 7, 60])
+def test_the_target_is_the_network_as_it_was_at_the_last_multiple_of_the_period(period):
+    def make(spaces, hyper):
+        agent = spy()(spaces, hyper)
+
+        def update(key, state, batch, num_data):
+            count, log = state.sampler
+            state, info = agent.update(key, state, batch, num_data)
+            log = log.at[count.astype(jnp.int32)].set(state.target)
+            return state._replace(sampler=SamplerState(count + 1, log)), info
+
+        def init(key):
+            state = agent.init(key)
+            return state._replace(sampler=SamplerState(state.sampler.params, jnp.zeros(80)))
+
+        return agent._replace(init=init, update=update)
+
+    one = trainer(constant_reward().environment, make, dataclasses.replace(SPIED, target_period=period))
+    state = one.init(jax.random.key(0), {})
+    advance = jax.jit(one.advance)
+    for chunk in range(2):
+        state, _ = advance(state, {}, jnp.int32(chunk))
+        num_gradients = 40 * (chunk + 1)
+        assert state.agent.sampler.params == num_gradients
+        assert state.agent.target == num_gradients // period * period
+    np.testing.assert_array_equal(state.agent.sampler.memory, np.arange(80) // period * period)
+
+
+def test_the_warm_up_comes_on_top_of_the_budget_and_without_updates():
+    states, _ = spied()
+    assert [int(state.replay.size[0]) for state in states] == [9, 29, 30]
+    assert [int(state.replay.head[0]) for state in states] == [9, 29, (9 + 40) % 30]
+    np.testing.assert_array_equal(log_of()["num_data"], np.repeat(np.minimum(9 + 5 * np.arange(1, 9), 30), 10))
+
+
+def test_progress_is_the_share_of_the_budget_used_at_the_start_of_the_block():
+    states, _ = spied()
+    # 200 times progress: 0 in the warm-up and in the first block of five steps, then 25 more in each of eight blocks.
+    expected = np.repeat([0, 0, 25, 50, 75, 100, 125, 150, 175], [9, *[5] * 8])
+    ring = np.asarray(states[-1].replay.data.action[0])
+    np.testing.assert_array_equal(ring[np.arange(19, 49) % 30], expected[-30:])
+    np.testing.assert_array_equal(states[1].replay.data.action[0, :29], expected[:29])
+
+
+def test_minibatches_hold_transitions_that_were_collected_and_all_of_them_in_time():
+    states, _ = spied()
+    log = log_of()
+    rings = [np.asarray(state.replay.data.observation[0]) for state in states]
+    batch = log["batch"]
+    for i in range(80):
+        chunk, collected = i // 40, 9 + 5 * (i // 10 + 1)
+        # Slots written by the end of the chunk, less those written after this update.
+        age = (collected - 1 - batch.slot[i]) % 30
+        assert (age < min(collected, 30)).all()
+        written_later = (batch.slot[i] - collected) % 30 < 9 + 20 * (chunk + 1) - collected
+        kept = ~written_later
+        np.testing.assert_array_equal(batch.observation[i][kept], rings[chunk + 1][batch.slot[i]][kept])
+    assert (batch.observation > 0).all()
+    assert set(rings[1][:29]) <= set(batch.observation.ravel())
+
+
+def test_transitions_know_their_true_successor_their_reward_and_the_start_of_their_episode():
+    batch = log_of()["batch"]
+    np.testing.assert_array_equal(batch.next_observation, batch.observation + 1)
+    np.testing.assert_array_equal(batch.return_, batch.observation)
+    np.testing.assert_array_equal(batch.first_observation, batch.observation // 100 * 100)
+    np.testing.assert_array_equal(batch.bootstrap_discount, np.where(batch.observation % 100 == 6, 0, 0.5))
+
+
+def test_episodes_run_on_across_blocks_chunks_and_the_warm_up():
+    states, records = spied()
+    times = np.concatenate([np.asarray(states[1].replay.data.observation[0, :29]) % 100])
+    np.testing.assert_array_equal(times, np.arange(29) % 7)
+    # Episodes end at every seventh step; nine were played before the first chunk.
+    assert [int(record.num_episodes[0]) for record in records] == [29 // 7 - 9 // 7, 49 // 7 - 29 // 7]
+    ends = np.asarray(states[1].replay.data.observation[0, :29]).reshape(-1)[:28].reshape(4, 7)
+    assert float(records[0].training_return[0]) == pytest.approx(ends[1:].astype(float).sum(), rel=1e-6)
+
+
+def test_runs_of_other_seeds_have_other_starts_minibatches_and_noise_and_no_key_comes_twice():
+    logs = [log_of(run) for run in range(3)]
+    keys = np.concatenate([log["key"] for log in logs])
+    assert len(np.unique(keys, axis=0)) == 3 * 80
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        assert not (logs[i]["batch"].slot == logs[j]["batch"].slot).all(-1).any()
+    starts = [np.unique(log["batch"].first_observation) for log in logs]
+    assert len(np.unique(np.concatenate(starts))) == sum(map(len, starts))
+
+
+def test_slots_are_drawn_uniformly_from_what_is_stored():
+    slots = np.concatenate([log_of(run)["batch"].slot[50:].ravel() for run in range(3)])
+    counts = np.bincount(slots, minlength=30)
+    # 540 draws over 30 slots: χ² with 29 degrees of freedom, 99.9% quantile.
+    assert ((counts - 18) ** 2 / 18).sum() < 58.3
+
+
+CHAIN = Protocol(
+    num_steps=200, num_warmup_steps=5, num_updates=1, evaluation_period=100, capacity=50, success_return=9.5
+)
+
+
+def walk(action, **settings):
+    going = lambda key, *_: jnp.int32(action)
+    one = trainer(nchain(5), spy(explore=going, exploit=going, **settings), CHAIN)
+    state = one.init(jax.random.key(0), {})
+    initial = one.evaluate(jax.random.key(1), state, {})
+    advance = jax.jit(one.advance)
+    records = []
+    for chunk in range(2):
+        state, record = advance(state, {}, jnp.int32(chunk))
+        records.append(jax.tree.map(float, record))
+    return float(initial), records
+
+
+def test_going_right_all_the_way_is_a_success_every_episode_and_returns_ten():
+    initial, (first, second) = walk(1)
+    assert initial == first.evaluation == second.evaluation == 10
+    # Episodes last 13 steps and five were played before: they end at steps 8, 21, …, 99 and 12, 25, …, 90.
+    assert (first.num_episodes, first.num_successes, first.first_success, first.training_return) == (8, 8, 8, 80)
+    assert (second.num_episodes, second.num_successes, second.first_success, second.training_return) == (7, 7, 12, 70)
+
+
+def test_going_left_is_never_a_success_and_says_so_by_the_length_of_the_period():
+    initial, (first, _) = walk(0)
+    # The first step reaches the left end, the other twelve are paid there.
+    assert initial == first.evaluation == pytest.approx(0.012)
+    assert (first.num_episodes, first.num_successes, first.first_success) == (8, 0, 100)
+    assert first.training_return == pytest.approx(8 * 0.012)
+
+
+def test_a_random_evaluation_is_the_mean_of_several_episodes_and_a_sure_one_plays_once():
+    coin = lambda key, *_: jax.random.randint(key, (), 0, 2, jnp.int32)
+    protocol = Protocol(num_steps=10, evaluation_period=10, capacity=10, num_evaluation_episodes=8)
+    returns = {}
+    for is_random in (False, True):
+        one = trainer(two_armed().environment, spy(exploit=coin, is_random=is_random), protocol)
+        state = one.init(jax.random.key(0), {})
+        evaluate = jax.jit(jax.vmap(lambda key, one=one, state=state: one.evaluate(key, state, {})))
+        returns[is_random] = np.asarray(evaluate(jax.random.split(jax.random.key(1), 2000)))
+    assert set(returns[False]) == {-1.0, 1.0}
+    # Each episode is ±1 with equal chance, so the mean of eight has variance 1/8, itself known to within 3%.
+    assert abs(returns[True].mean()) < 4 * np.sqrt(1 / 8 / 2000)
+    assert returns[True].var() == pytest.approx(1 / 8, rel=0.15)
+
+
+def test_an_evaluation_counts_no_reward_after_the_end_of_its_episode():
+    environment = truncation(3).environment
+    longer = environment._replace(spec=environment.spec._replace(max_episode_steps=10))
+    one = trainer(longer, spy(), Protocol(capacity=50))
+    assert one.evaluate(jax.random.key(0), one.init(jax.random.key(1), {}), {}) == 3
+
+
+REAL = Protocol(
+    num_steps=100,
+    num_warmup_steps=10,
+    steps_per_block=5,
+    num_updates=2,
+    batch_size=8,
+    capacity=60,
+    target_period=15,
+    evaluation_period=50,
+)
+TRACES = []
+
+
+def _agent(spaces, hyper):
+    TRACES.append(1)
+    return make_agent("fg_ulmcdqn", spaces, {**hyper, "inverse_temperature": 1e4}, Options(hidden=(8,)))
+
+
+ONE = trainer(nchain(5), _agent, REAL)
+INIT = jax.jit(jax.vmap(ONE.init, (0, 0)))
+ADVANCE = jax.jit(jax.vmap(ONE.advance, (0, 0, None)))
+KEYS = jax.vmap(jax.random.key)(jnp.arange(3))
+
+
+def train(step_sizes, keys=KEYS):
+    hyper = {"step_size": jnp.asarray(step_sizes, jnp.float32)}
+    state, records = INIT(keys, hyper), []
+    for chunk in range(2):
+        state, record = ADVANCE(state, hyper, jnp.int32(chunk))
+        records.append(record)
+    return state, jax.tree.map(lambda *leaves: np.stack(leaves, 1), *records)
+
+
+def take(tree, run):
+    return jax.tree.map(lambda leaf: leaf[run], tree)
+
+
+def test_seeds_differ_from_the_first_network_on():
+    initial = INIT(KEYS, {"step_size": jnp.full(3, 0.05)})
+    moved, _ = train([0.05] * 3)
+    for state in (initial, moved):
+        for i, j in ((0, 1), (0, 2), (1, 2)):
+            pairs = zip(*(jax.tree.leaves(take(state.agent.sampler.params, run)) for run in (i, j)), strict=True)
+            assert not any(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_the_same_seed_and_hyper_parameters_give_the_same_bits_in_every_lane():
+    state, record = train([0.05, 0.02, 0.05], KEYS[jnp.array([1, 1, 1])])
+    assert same(take(state, 0), take(state, 2))
+    assert same(take(record, 0), take(record, 2))
+    assert not same(take(state.agent, 0), take(state.agent, 1))
+
+
+@pytest.mark.parametrize("bad", [np.nan, 1e30])
+def test_a_run_that_diverges_says_so_and_leaves_the_others_bits_alone(bad):
+    state, record = train([0.05, 0.05, 0.05])
+    beside, with_bad = train([0.05, bad, 0.05])
+    assert record.is_finite.all()
+    assert with_bad.is_finite.tolist() == [[True, True], [False, False], [True, True]]
+    for run in (0, 2):
+        assert same(take(state, run), take(beside, run))
+        assert same(take(record, run), take(with_bad, run))
+
+
+def test_new_numbers_do_not_trace_again():
+    train([0.05, 0.05, 0.05])
+    before = len(TRACES)
+    train([0.01, 0.02, 0.03], KEYS[::-1])
+    assert len(TRACES) == before
+
+
+def test_a_run_alone_is_the_run_among_others():
+    hyper = jnp.array([0.05, 0.02, 0.01])
+    together, records = train(hyper)
+    init, advance = jax.jit(ONE.init), jax.jit(ONE.advance)
+    for run in (0, 2):
+        mine = {"step_size": hyper[run]}
+        state = init(KEYS[run], mine)
+        for chunk in range(2):
+            state, record = advance(state, mine, jnp.int32(chunk))
+            # What is counted agrees exactly; numbers to rounding, as the compiler may fuse other lanes otherwise.
+            among = take(records, (run, chunk))
+            assert [int(record[i]) for i in range(1, 4)] == [int(among[i]) for i in range(1, 4)]
+            np.testing.assert_allclose(record.potential, among.potential, rtol=1e-4)
+        assert same(state.replay, take(together.replay, run))
+        for a, b in zip(jax.tree.leaves(state.agent), jax.tree.leaves(take(together.agent, run)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_evaluating_more_often_or_with_other_keys_changes_no_bit_of_the_training():
+    hyper = {"step_size": jnp.full(3, 0.05)}
+    state = INIT(KEYS, hyper)
+    evaluate = jax.jit(jax.vmap(ONE.evaluate))
+    for seed in range(3):
+        before = jax.tree.map(jnp.copy, state)
+        evaluate(jax.random.split(jax.random.key(seed), 3), state, hyper)
+        assert same(before, state)
+        if seed < 2:
+            state, _ = ADVANCE(state, hyper, jnp.int32(seed))
+    assert same(state, train([0.05] * 3)[0])
+
+
+def test_a_cut_is_bootstrapped_through_with_a_single_action():
+    protocol = Protocol(
+        num_steps=600, steps_per_block=5, num_updates=1, capacity=50, discount=0.8, target_period=10,
+        evaluation_period=600,
+    )  # fmt: skip
+    diagnostic = truncation()
+    agent = lambda spaces, hyper: make_agent("lmcdqn", spaces, {"step_size": 0.1, **hyper}, Options(hidden=()))
+    one = trainer(diagnostic.environment, agent, protocol)
+    run, record = jax.jit(lambda key: one.advance(one.init(key, {}), {}, 0))(jax.random.key(0))
+    value = run.agent.sampler.params(diagnostic.observations)
+    np.testing.assert_allclose(value, diagnostic.action_values(0.8), rtol=1e-3)
+    assert record.evaluation == 4
+    assert record.num_episodes == 600 // 4
+
+
+def test_protocols_that_do_not_fit_together_are_refused_in_one_sentence():
+    with pytest.raises(ValueError, match="evaluation_period must be a multiple of steps_per_block = 10, got 105"):
+        Protocol(evaluation_period=105)
+    with pytest.raises(ValueError, match="num_steps must be a multiple of evaluation_period = 1000, got 1500"):
+        Protocol(num_steps=1500)
+    with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1, got 0"):
+        Protocol(batch_size=0)
+    with pytest.raises(ValueError, match="discount must be positive"):
+        Protocol(discount=-0.5)

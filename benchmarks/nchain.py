@@ -2,8 +2,8 @@
 
     python benchmarks/nchain.py [LENGTH [RUNS]]        default 25 20, on one core
 
-"training" is the whole: acting, replay, gradient, sampler, evaluation. The other rows do one part alone, as often, in the
-same process; rounds are interleaved and medians reported.
+"training" is the whole: acting, replay, gradient, sampler, evaluation. The other rows do one part alone, as often, in
+the same process; rounds are interleaved and medians reported.
 """
 
 import os

@@ -48,7 +48,7 @@ def run(arguments: Sequence[str]) -> None:
     jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
     # What was compiled once is not compiled again by the next command.
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    if jax.config.jax_compilation_cache_dir is None:
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", os.path.join(cache, "feelgood", "xla"))
     try:
         paths = module.run(options)

@@ -178,17 +178,19 @@ def underdamped_exact(
         del extra
         c = exact_coefficients(step_size, friction)
         xi, zeta = thermal_noise(key, (params, params), inverse_temperature, normal)
-        increment = jax.tree.map(
-            lambda p, g, x, z: (
-                c.momentum_to_params * p - c.gradient_to_params * g + c.noise_shared * x + c.noise_params * z
-            ),
-            state.momentum,
-            gradient,
-            xi,
-            zeta,
-        )
         momentum = jax.tree.map(
             lambda p, g, x: c.decay * p - c.momentum_to_params * g + c.noise_momentum * x, state.momentum, gradient, xi
+        )
+        # ξ_w given P' instead of given ξ_P: with the same ξ in two results, compilers draw it twice.
+        slope = c.noise_shared / c.noise_momentum
+        from_momentum = c.momentum_to_params - slope * c.decay
+        from_gradient = slope * c.momentum_to_params - c.gradient_to_params
+        increment = jax.tree.map(
+            lambda p, g, new, z: from_momentum * p + from_gradient * g + slope * new + c.noise_params * z,
+            state.momentum,
+            gradient,
+            momentum,
+            zeta,
         )
         return increment, UnderdampedState(momentum)
 

@@ -85,6 +85,8 @@ def main():
         for name, sampler in zoo(noise.normal).items():
             runners[name] = runner(sampler, *shape)
         for name, sampler in zoo(constant).items():
+            if name == "proximal":
+                continue  # how often it proposes depends on what it draws
             runners[f"{name} without noise"] = runner(sampler, *shape)
         runners["langevin, jax.random.normal"] = runner(samplers.langevin(1e-3, normal=jax.random.normal), *shape)
         cost = measure(runners)

@@ -19,7 +19,10 @@ from feelgood.training import Curves, Protocol, Record
         ({"lengths": (25, 3)}, "lengths must be a whole number of at least 4, got 3"),
         ({"lengths": (25, 25)}, r"lengths must not repeat, got \(25, 25\)"),
         ({"agents": ("dqn", "dqn")}, "agents must not repeat"),
-        ({"agents": ("dqn", "lmcdqn"), "cold": ("dqn",)}, r"cold must be one of .*, got 'dqn'"),
+        (
+            {"agents": ("dqn", "lmcdqn"), "cold": ("dqn",)},
+            r"cold must be one of 'fg_ulmcdqn', .*, 'langevin_dqn', got 'dqn'",
+        ),
         ({"num_steps": -1000}, "num_steps must be a whole number of at least 1000, got -1000"),
         ({"num_steps": 1500}, "num_steps must be a multiple of 1000, got 1500"),
         ({"num_seeds": -1}, "num_seeds must be a whole number of at least 1, got -1"),

@@ -1,0 +1,204 @@
+"""Learning in linear MDPs: what is kept of the past, what a learner is, and the loop that measures its exact regret."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from feelgood.checks import check_count
+from feelgood.linear.mdps import LinearMDP, greedy, optimal_values, policy_values, tables
+from feelgood.typing import Array, PRNGKey, Scalar
+
+__all__ = [
+    "Curve",
+    "Data",
+    "Learner",
+    "Plan",
+    "Start",
+    "add_episode",
+    "clip_values",
+    "learn",
+    "moments",
+    "no_data",
+    "random_start",
+    "worst_start",
+]
+
+
+class Data(NamedTuple):
+    """All that least squares needs of the past, of the same size after every number of episodes.
+
+    Targets r + V(s') change with V, but only through which s' was reached: Σ φ (r + V(s')) = rewarded + arrived · V.
+
+    Attributes:
+      num_episodes: episodes seen.
+      gram: Σ φφᵀ per stage, (H, d, d).
+      rewarded: Σ φ r, (H, d).
+      arrived: Σ φ 1{s' = ·}, (H, d, S).
+      visits: how often each (s, a, s') was seen, (H, S, A, S).
+      rewards: Σ r of each (s, a), (H, S, A).
+    """
+
+    num_episodes: Array
+    gram: Array
+    rewarded: Array
+    arrived: Array
+    visits: Array
+    rewards: Array
+
+
+class Plan(NamedTuple):
+    """What a learner makes of the past: its next state, its (H, S, A) action values, and facts worth recording."""
+
+    state: Any
+    values: Array
+    facts: Any = ()
+
+
+class Learner(NamedTuple):
+    """An algorithm for linear MDPs as pure functions. It sees features and data, never the MDP.
+
+    Attributes:
+      init: `() -> state` before the first episode.
+      plan: `(key, state, data, first_state) -> Plan`; the policy of the episode is greedy in the plan's values.
+      check: `num_episodes -> None`; raises ValueError if a run of that length cannot go well.
+    """
+
+    init: Callable[[], Any]
+    plan: Callable[[PRNGKey, Any, Data, Array], Plan]
+    check: Callable[[int], None] = lambda num_episodes: None
+
+
+Start = Callable[[PRNGKey, Array], Array]
+"""`(key, gaps) -> first state`: who picks it. `gaps[s]` is V*(s) − V^π(s) for the policy of the last episode."""
+
+
+class Curve(NamedTuple):
+    """One entry per episode.
+
+    Attributes:
+      regret: V*(s₁) − V^π(s₁), exact and not accumulated.
+      optimism: the learner's own value of s₁ minus V*(s₁).
+      facts: whatever the learner reports.
+    """
+
+    regret: Array
+    optimism: Array
+    facts: Any
+
+
+def no_data(features: Array, horizon: int) -> Data:
+    """Nothing seen yet."""
+    num_states, num_actions, d = features.shape
+    zeros = lambda *shape: jnp.zeros((horizon, *shape), features.dtype)
+    return Data(
+        jnp.zeros((), jnp.int32),
+        zeros(d, d),
+        zeros(d),
+        zeros(d, num_states),
+        zeros(num_states, num_actions, num_states),
+        zeros(num_states, num_actions),
+    )
+
+
+def add_episode(data: Data, features: Array, states: Array, actions: Array, rewards: Array) -> Data:
+    """Takes one episode in by rank-one updates.
+
+    Args:
+      data: the past.
+      features: φ, (S, A, d).
+      states: s_0 … s_H, (H + 1,), whole numbers.
+      actions: (H,).
+      rewards: (H,).
+    """
+    stages = jnp.arange(actions.shape[0])
+    before, after = states[:-1], states[1:]
+    phi = features[before, actions]
+    return Data(
+        data.num_episodes + 1,
+        data.gram + phi[:, :, None] * phi[:, None, :],
+        data.rewarded + phi * rewards[:, None],
+        data.arrived.at[stages, :, after].add(phi),
+        data.visits.at[stages, before, actions, after].add(1),
+        data.rewards.at[stages, before, actions].add(rewards),
+    )
+
+
+def moments(data: Data, stage: Array | int, value: Array) -> Array:
+    """Σ φ (r + V(s')) of one stage, (d,)."""
+    return data.rewarded[stage] + data.arrived[stage] @ value
+
+
+def clip_values(values: Array, stages_left: Scalar) -> Array:
+    """Truncates to what H − h remaining stages can pay: [0, H − h]."""
+    return jnp.clip(values, 0, stages_left)
+
+
+def random_start(mdp: LinearMDP) -> Start:
+    """First states drawn from the MDP's own law."""
+    return lambda key, gaps: jax.random.categorical(key, jnp.log(mdp.initial))
+
+
+def worst_start(mdp: LinearMDP) -> Start:
+    """An adversary: the state, of all, where the last policy fell furthest short; ties broken at random."""
+    del mdp
+
+    def start(key: PRNGKey, gaps: Array) -> Array:
+        worst = gaps >= jnp.max(gaps) - 1e-6
+        return jax.random.categorical(key, jnp.where(worst, 0.0, -jnp.inf))
+
+    return start
+
+
+def learn(key: PRNGKey, mdp: LinearMDP, learner: Learner, num_episodes: int, start: Start | None = None) -> Curve:
+    """Runs a learner for K episodes. The whole curve is one `scan`; `jax.vmap` over keys makes many.
+
+    Args:
+      key: of the learner, the MDP and the first states.
+      mdp: where to learn.
+      learner: any of this package, or yours.
+      num_episodes: K.
+      start: who picks first states; `random_start` if not given.
+
+    Returns:
+      The regret of every episode. Each costs the same time, however many came before.
+
+    Example:
+      >>> import jax
+      >>> from feelgood import linear
+      >>> mdp = linear.combination_lock(horizon=2, num_actions=2)
+      >>> curve = learn(jax.random.key(0), mdp, linear.lsvi_ucb(mdp.features, mdp.horizon, bonus=1.0), 50)
+      >>> bool(curve.regret[-1] == 0)
+      True
+    """
+    check_count("num_episodes", num_episodes)
+    learner.check(num_episodes)
+    start = random_start(mdp) if start is None else start
+    written = tables(mdp)
+    best = optimal_values(written)[1][0]
+    cumulative = jnp.cumsum(written.transitions, -1)
+
+    def episode(carry, key):
+        data, state, gaps = carry
+        key_start, key_plan, key_steps = jax.random.split(key, 3)
+        first = start(key_start, gaps)
+        plan = learner.plan(key_plan, state, data, first)
+        policy = greedy(plan.values)
+        gaps = best - policy_values(written, policy)[0]
+
+        def step(s, inputs):
+            uniform, action_of, row, reward_of = inputs
+            a = action_of[s]
+            # The share of the unit interval below `uniform`; rounding may leave the last sum a hair under 1.
+            after = jnp.minimum(jnp.sum(uniform >= row[s, a]), mdp.num_states - 1)
+            return after, (a, reward_of[s, a], after)
+
+        uniforms = jax.random.uniform(key_steps, (mdp.horizon,))
+        _, (actions, rewards, after) = jax.lax.scan(step, first, (uniforms, policy, cumulative, written.rewards))
+        data = add_episode(data, mdp.features, jnp.concatenate([first[None], after]), actions, rewards)
+        optimism = jnp.max(plan.values[0, first]) - best[first]
+        return (data, plan.state, gaps), Curve(gaps[first], optimism, plan.facts)
+
+    carry = (no_data(mdp.features, mdp.horizon), learner.init(), best)
+    return jax.lax.scan(episode, carry, jax.random.split(key, num_episodes))[1]

@@ -1,0 +1,178 @@
+"""Samplers fitted to the posterior of one stage: their step follows its curvature.
+
+The loss of a stage grows with every episode, and with it its largest curvature M, so a step size that was right at
+first is unstable later. A scheme therefore says how its step scales: `step_size` is in units of 1/M for overdamped
+samplers and of 1/√M for underdamped ones, whose `friction` is in units of √M.
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from feelgood import samplers
+from feelgood.checks import check_positive
+from feelgood.samplers import Sampler
+from feelgood.samplers.diagnostics import (
+    Kernel,
+    langevin_kernel,
+    largest_stable_step,
+    underdamped_exact_kernel,
+    underdamped_kernel,
+    underdamped_splitting_kernel,
+)
+from feelgood.typing import Array, Scalar
+
+__all__ = ["Scheme", "Stage", "exact", "fixed", "hmc", "lmc", "mala", "proximal", "ulmc"]
+
+
+class Stage(NamedTuple):
+    """The posterior of one stage, exp(−½ wᵀPw + bᵀw + λ max_a ⟨w, φ_a⟩).
+
+    Attributes:
+      precision: P = 2ηΣφφᵀ + ρI, (d, d).
+      linear: b, (d,).
+      mean: P⁻¹b, of the Gaussian part.
+      features: φ_a at the first state of the episode, (num_actions, d).
+      feel_good_weight: λ at the first stage; None at all others.
+    """
+
+    precision: Array
+    linear: Array
+    mean: Array
+    features: Array
+    feel_good_weight: Array | None
+
+    @property
+    def largest(self) -> Array:
+        """M, the largest curvature."""
+        return jnp.linalg.eigvalsh(self.precision)[-1]
+
+    def potential(self, w: Array) -> Array:
+        """U(w) = ½ wᵀPw − bᵀw − λ max_a ⟨w, φ_a⟩."""
+        value = w @ (self.precision @ w) / 2 - self.linear @ w
+        if self.feel_good_weight is None:
+            return value
+        return value - self.feel_good_weight * jnp.max(self.features @ w)
+
+
+class Scheme(NamedTuple):
+    """How to sample a stage.
+
+    Attributes:
+      sampler: `stage -> Sampler`.
+      kernel: `largest curvature -> Kernel` of the same sampler, where its law on a quadratic is known; else None.
+      check: `largest curvature of a run -> None`; raises ValueError where the step would be unstable.
+    """
+
+    sampler: Callable[[Stage], Sampler]
+    kernel: Callable[[Array], Kernel] | None = None
+    check: Callable[[float], None] = lambda largest: None
+
+
+def _check_step(step_size: Scalar, factory: Callable[[Array], Kernel], unit: str) -> None:
+    """Raises if a step is unstable on a quadratic of curvature 1, with the largest stable one."""
+    try:
+        step = float(step_size)
+    except TypeError:  # traced: there is no value to look at yet
+        return
+    with jax.ensure_compile_time_eval():
+        limit = float(largest_stable_step(factory, jnp.eye(1)))
+    if step >= limit:
+        raise ValueError(f"step_size must be below {limit:.4g} {unit} to be stable, got {step:.4g}")
+
+
+def lmc(step_size: Scalar = 0.5) -> Scheme:
+    """Langevin Monte Carlo, w ← w − τ∇U(w) + √(2τ) ξ, τ = step_size / M."""
+    check_positive("step_size", step_size)
+    _check_step(step_size, lambda step: langevin_kernel(step, 1.0), "(in units of 1/M)")
+    return Scheme(
+        lambda stage: samplers.langevin(step_size / stage.largest),
+        lambda largest: langevin_kernel(step_size / largest, 1.0),
+    )
+
+
+_UNDERDAMPED = {
+    "exact": (samplers.underdamped_exact, underdamped_exact_kernel),
+    "euler": (samplers.underdamped, underdamped_kernel),
+    "splitting": (samplers.underdamped_splitting, underdamped_splitting_kernel),
+}
+
+
+def ulmc(
+    step_size: Scalar = 0.5, friction: Scalar = 2.0, *, form: Literal["exact", "euler", "splitting"] = "exact"
+) -> Scheme:
+    """Underdamped Langevin Monte Carlo with τ = step_size / √M and γ = friction · √M.
+
+    Args:
+      step_size: in units of 1/√M.
+      friction: in units of √M.
+      form: "exact" is the closed form that the paper's theory is about, "euler" the scheme of its experiments,
+        "splitting" BAOAB.
+    """
+    check_positive("step_size", step_size)
+    check_positive("friction", friction)
+    make_sampler, make_kernel = _UNDERDAMPED[form]
+    _check_step(step_size, lambda step: make_kernel(step, friction, 1.0), "(in units of 1/√M)")
+
+    def scaled(make, largest: Array):
+        root = jnp.sqrt(largest)
+        return make(step_size / root, friction * root, 1.0)
+
+    return Scheme(lambda stage: scaled(make_sampler, stage.largest), lambda largest: scaled(make_kernel, largest))
+
+
+def mala(step_size: Scalar = 0.5) -> Scheme:
+    """Langevin proposals accepted or rejected, τ = step_size / M."""
+    check_positive("step_size", step_size)
+    return Scheme(lambda stage: samplers.mala(step_size / stage.largest))
+
+
+def hmc(step_size: Scalar = 0.5, num_leapfrog_steps: int = 5) -> Scheme:
+    """Hamiltonian Monte Carlo, leapfrog steps of step_size / √M."""
+    check_positive("step_size", step_size)
+    return Scheme(lambda stage: samplers.hmc(step_size / jnp.sqrt(stage.largest), num_leapfrog_steps))
+
+
+def proximal(step_size: Scalar = 1.0) -> Scheme:
+    """The proximal sampler, η = step_size / (M d)."""
+    check_positive("step_size", step_size)
+    return Scheme(lambda stage: samplers.proximal(step_size / (stage.largest * stage.linear.size)))
+
+
+def exact() -> Scheme:
+    """Exact draws, δ = 0: the reference."""
+
+    def sampler(stage: Stage) -> Sampler:
+        if stage.feel_good_weight is None:
+            return samplers.exact_gaussian(stage.mean, stage.precision)
+        return samplers.exact_feel_good(stage.mean, stage.precision, stage.features, stage.feel_good_weight)
+
+    return Scheme(sampler)
+
+
+def fixed(
+    sampler: Sampler, step_size: Scalar | None = None, factory: Callable[[Array], Kernel] | None = None
+) -> Scheme:
+    """Any sampler as it is, its step the same at every stage and episode.
+
+    Args:
+      sampler: of this package, or yours.
+      step_size: its step, to be judged before a run.
+      factory: `step_size -> Kernel`, the law of its steps on a quadratic (see `feelgood.samplers.diagnostics`).
+    """
+
+    def check(largest: float) -> None:
+        if step_size is None or factory is None:
+            return
+        limit = float(largest_stable_step(factory, largest * jnp.eye(1)))
+        if float(step_size) >= limit:
+            raise ValueError(
+                f"step_size {float(step_size):.4g} is unstable: the curvature of the loss can reach {largest:.4g}, "
+                f"where the largest stable step is {limit:.4g}; choose a smaller one, or a scheme whose step follows "
+                "the curvature"
+            )
+
+    kernel = None if step_size is None or factory is None else lambda largest: factory(step_size)
+    return Scheme(lambda stage: sampler, kernel, check)

@@ -1,0 +1,281 @@
+"""Algorithm 1 against closed forms and a NumPy recomputation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from feelgood import samplers
+from feelgood.linear import ase, learning, mdps, schemes
+from feelgood.samplers.diagnostics import langevin_kernel
+
+MDP = mdps.random_simplex(0, dimension=3, num_states=4, num_actions=3, horizon=3)
+FEATURES = np.asarray(MDP.features, np.float64)
+
+
+def some_data(mdp=MDP, num_episodes=200, seed=0):
+    """Episodes under uniform actions, and the statistics of them."""
+    rng = np.random.default_rng(seed)
+    transitions, rewards = (np.asarray(x, np.float64) for x in mdps.tables(mdp))
+    data = learning.no_data(mdp.features, mdp.horizon)
+    add = jax.jit(learning.add_episode)
+    past = []
+    for _ in range(num_episodes):
+        s = [int(rng.choice(mdp.num_states, p=np.asarray(mdp.initial, np.float64)))]
+        a, r = [], []
+        for h in range(mdp.horizon):
+            a.append(int(rng.integers(mdp.num_actions)))
+            r.append(rewards[h, s[-1], a[-1]])
+            law = transitions[h, s[-1], a[-1]].clip(0)
+            s.append(int(rng.choice(mdp.num_states, p=law / law.sum())))
+        past.append((s, a, r))
+        data = add(data, mdp.features, jnp.array(s), jnp.array(a), jnp.array(r, jnp.float32))
+    return data, past
+
+
+DATA, PAST = some_data()
+
+
+def least_squares(past, ridge, features=FEATURES, horizon=3):
+    """Value iteration by ridge regression on the stored episodes, in NumPy."""
+    value, ws = np.zeros(len(features)), []
+    for h in reversed(range(horizon)):
+        phi = np.array([features[s[h], a[h]] for s, a, _ in past])
+        y = np.array([r[h] + value[s[h + 1]] for s, _, r in past])
+        ws.insert(0, np.linalg.solve(phi.T @ phi + ridge * np.eye(phi.shape[1]), phi.T @ y))
+        value = np.clip(features @ ws[0], 0, horizon - h).max(-1)
+    return np.array(ws)
+
+
+def plans(learner, num, data=DATA, first=1, key=0):
+    state = learner.init()
+    keys = jax.random.split(jax.random.key(key), num)
+    return jax.jit(jax.vmap(lambda key: learner.plan(key, state, data, jnp.int32(first))))(keys)
+
+
+def test_cold_draws_are_least_squares_value_iteration():
+    eta, variance = 0.4, 2.0
+    learner = ase.lsvi_ase(
+        MDP.features,
+        3,
+        schemes.exact(),
+        num_updates=1,
+        loss_weight=eta,
+        prior_variance=variance,
+        inverse_temperature=1e9,
+    )
+    plan = plans(learner, 1)
+    expected = least_squares(PAST, 1 / (2 * eta * variance))
+    np.testing.assert_allclose(plan.state[0], expected, rtol=2e-3, atol=2e-3)
+    values = np.stack([np.clip(FEATURES @ w, 0, 3 - h) for h, w in enumerate(expected)])
+    np.testing.assert_allclose(plan.values[0], values, rtol=2e-3, atol=2e-3)
+
+
+def test_exact_draws_without_feel_good_centre_on_least_squares():
+    eta, variance = 0.1, 2.0
+    learner = ase.lsvi_ase(MDP.features, 3, schemes.exact(), num_updates=1, loss_weight=eta, prior_variance=variance)
+    last = np.asarray(plans(learner, 20_000).state[:, 2], np.float64)
+    phi = np.array([FEATURES[s[2], a[2]] for s, a, _ in PAST])
+    covariance = np.linalg.inv(2 * eta * phi.T @ phi + np.eye(3) / variance)
+    expected = least_squares(PAST, 1 / (2 * eta * variance))[2]
+    error = (last.mean(0) - expected) / np.sqrt(np.diag(covariance) / len(last))
+    assert np.abs(error).max() < 4.5
+    np.testing.assert_allclose(np.cov(last.T), covariance, rtol=0.08, atol=0.01)
+
+
+def test_feel_good_tilts_the_first_stage_alone():
+    """With one action the tilt of a Gaussian is a shift by λΣφ(s₁)."""
+    mdp = mdps.random_simplex(1, dimension=3, num_states=4, num_actions=1, horizon=2)
+    data, _ = some_data(mdp, 100)
+    eta, variance, weight = 0.1, 2.0, 3.0
+
+    def mean_of(weight):
+        learner = ase.lsvi_ase(
+            mdp.features,
+            2,
+            schemes.exact(),
+            num_updates=1,
+            loss_weight=eta,
+            prior_variance=variance,
+            feel_good_weight=weight,
+        )
+        return np.asarray(plans(learner, 20_000, data, first=2).state, np.float64).mean(0)
+
+    precision = 2 * eta * np.asarray(data.gram, np.float64) + np.eye(3) / variance
+    covariance = np.linalg.inv(precision[0])
+    shift = weight * covariance @ np.asarray(mdp.features[2, 0], np.float64)
+    got = mean_of(weight) - mean_of(0.0)
+    tolerance = 5 * np.sqrt(2 * np.diag(covariance).max() / 20_000) * 2
+    np.testing.assert_allclose(got[0], shift, atol=tolerance)
+    np.testing.assert_allclose(got[1], 0, atol=tolerance)
+    assert np.abs(shift).max() > 3 * tolerance
+
+
+@pytest.mark.parametrize(
+    ("scheme", "num_updates"),
+    [
+        (schemes.lmc(0.05), 400),
+        (schemes.ulmc(0.1), 400),
+        (schemes.ulmc(0.5, form="splitting"), 100),
+        (schemes.mala(0.5), 100),
+        (schemes.hmc(0.5, 4), 20),
+        (schemes.proximal(), 100),
+    ],
+    ids=["lmc", "ulmc", "splitting", "mala", "hmc", "proximal"],
+)
+def test_every_scheme_reaches_the_exact_posterior(scheme, num_updates):
+    """Means and variances of all stages after many steps, feel-good term and all, against exact draws."""
+    options = {"loss_weight": 0.1, "prior_variance": 2.0, "feel_good_weight": 1.0}
+    exact = plans(ase.lsvi_ase(MDP.features, 3, schemes.exact(), num_updates=1, **options), 3000).state
+    many = plans(ase.lsvi_ase(MDP.features, 3, scheme, num_updates=num_updates, **options), 3000, key=1).state
+    spread = np.asarray(exact).std(0)
+    np.testing.assert_allclose((many.mean(0) - exact.mean(0)) / spread, 0, atol=0.12)
+    np.testing.assert_allclose(np.asarray(many).std(0) / spread, 1, atol=0.08)
+
+
+def test_stages_start_where_they_stopped():
+    learner = ase.lsvi_ase(MDP.features, 3, schemes.lmc(1e-7), num_updates=2, loss_weight=0.1)
+    start = jnp.arange(9.0).reshape(3, 3)
+    plan = learner.plan(jax.random.key(0), start, DATA, jnp.int32(0))
+    np.testing.assert_allclose(plan.state, start, atol=0.02)
+    assert not np.array_equal(plan.state, start)
+    np.testing.assert_array_equal(learner.init(), np.zeros((3, 3)))
+
+
+def test_values_are_truncated():
+    learner = ase.lsvi_ase(MDP.features, 3, schemes.exact(), num_updates=1, loss_weight=0.1, prior_variance=100.0)
+    empty = learning.no_data(MDP.features, 3)
+    values = np.asarray(plans(learner, 200, empty).values)
+    for h in range(3):
+        assert values[:, h].max() == 3 - h
+        assert values[:, h].min() == 0
+
+
+def test_gradients_are_counted():
+    count = lambda scheme, steps: int(
+        plans(ase.lsvi_ase(MDP.features, 3, scheme, num_updates=steps, loss_weight=0.1), 1).facts.num_gradients[0]
+    )
+    assert count(schemes.lmc(), 5) == 15
+    assert count(schemes.ulmc(), 5) == 15
+    assert count(schemes.mala(), 5) == 30
+    assert count(schemes.exact(), 1) == 0
+
+
+def test_what_is_measured_is_recorded_stage_by_stage():
+    measure = lambda stage, start, steps: (stage.mean, start, jnp.int32(steps))
+    learner = ase.lsvi_ase(
+        MDP.features, 3, schemes.lmc(), num_updates=4, loss_weight=0.5, prior_variance=1.0, measure=measure
+    )
+    start = jnp.ones((3, 3)) * jnp.arange(3.0)[:, None]
+    mean, began, steps = learner.plan(jax.random.key(0), start, DATA, jnp.int32(0)).facts.measured
+    np.testing.assert_array_equal(began, start)
+    np.testing.assert_array_equal(steps, [4, 4, 4])
+    np.testing.assert_allclose(mean[2], least_squares(PAST, 1.0)[2], rtol=1e-3)
+
+
+def test_zero_noise_and_plenty_of_data_give_the_optimal_policy_of_a_table():
+    mdp = mdps.riverswim(3, 4)
+    data, _ = some_data(mdp, 4000)
+    learner = ase.lsvi_ase(
+        mdp.features, 4, schemes.exact(), num_updates=1, loss_weight=1.0, prior_variance=1e3, inverse_temperature=1e8
+    )
+    values = plans(learner, 1, data, first=0).values[0]
+    reached = mdps.policy_values(mdp, mdps.greedy(values))[0, 0]
+    assert reached == pytest.approx(float(mdps.optimal_values(mdp)[1][0, 0]), rel=1e-6)
+
+
+def linear_function(d):
+    return ase.ValueFunction(lambda: jnp.zeros(d), lambda w, phi: w @ phi)
+
+
+def test_the_general_form_with_a_linear_function_is_the_linear_one_step_for_step():
+    sampler = samplers.underdamped(0.01, 2.0)
+    options = {"num_updates": 7, "loss_weight": 0.2, "feel_good_weight": 1.5, "prior_variance": 2.0}
+    linear = ase.lsvi_ase(MDP.features, 3, schemes.fixed(sampler), **options)
+    general = ase.lsvi_ase_general(MDP.features, 3, linear_function(3), sampler, **options)
+    ours, theirs = plans(linear, 3), plans(general, 3)
+    np.testing.assert_allclose(theirs.state, ours.state, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(theirs.values, ours.values, rtol=1e-3, atol=1e-4)
+    assert np.asarray(ours.values).max() > 0
+
+
+def test_the_general_loss_is_that_of_the_stored_transitions():
+    """A sampler that moves to the gradient shows what it was given."""
+
+    def step(key, state, potential):
+        gradient = jax.grad(potential)(state.params)
+        return samplers.SamplerState(gradient), samplers.base.info()
+
+    spy = samplers.Sampler(samplers.SamplerState, step)
+    apply = lambda w, phi: jnp.tanh(w["a"] @ phi) * w["b"]
+    function = ase.ValueFunction(lambda: {"a": jnp.array([0.3, -0.2, 0.5]), "b": jnp.array(1.5)}, apply)
+    eta, variance, weight, first = 0.3, 2.0, 4.0, 1
+    learner = ase.lsvi_ase_general(
+        MDP.features,
+        3,
+        function,
+        spy,
+        num_updates=1,
+        loss_weight=eta,
+        feel_good_weight=weight,
+        prior_variance=variance,
+    )
+    plan = learner.plan(jax.random.key(0), learner.init(), DATA, jnp.int32(first))
+
+    def loss(params, h, value):
+        total = sum(jnp.sum(leaf**2) for leaf in params.values()) / (2 * variance)
+        for s, a, r in PAST:
+            total += eta * (r[h] + value[s[h + 1]] - apply(params, MDP.features[s[h], a[h]])) ** 2
+        bonus = jnp.max(jnp.stack([apply(params, phi) for phi in MDP.features[first]]))
+        return total - (weight * bonus if h == 0 else 0.0)
+
+    for h in (2, 1, 0):
+        value = jnp.max(plan.values[h + 1], -1) if h < 2 else jnp.zeros(4)
+        expected = jax.grad(loss)(function.init(), h, value)
+        for name in expected:
+            np.testing.assert_allclose(plan.state[name][h], expected[name], rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: schemes.lmc(2.5), r"step_size must be below 2 \(in units of 1/M\) to be stable, got 2.5"),
+        (lambda: schemes.ulmc(9.0), r"step_size must be below .* \(in units of 1/√M\) to be stable, got 9"),
+        (lambda: schemes.lmc(-1.0), "step_size must be positive"),
+        (lambda: _learner(prior_variance=0.0), "prior_variance must be positive and finite, got 0.0"),
+        (lambda: _learner(horizon=0), "horizon must be a whole number of at least 1, got 0"),
+        (lambda: _learner(num_updates=0), "num_updates must be"),
+        (lambda: _learner(loss_weight=-1.0), "loss_weight must be positive"),
+        (lambda: _learner(feel_good_weight=-1.0), "feel_good_weight must be non-negative"),
+    ],
+)
+def test_bad_arguments_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def _learner(horizon=3, **options):
+    return ase.lsvi_ase(MDP.features, horizon, schemes.lmc(), **{"num_updates": 1, "loss_weight": 0.1, **options})
+
+
+def test_a_step_that_would_become_unstable_is_named_before_the_run():
+    scheme = schemes.fixed(samplers.langevin(0.05), 0.05, lambda step: langevin_kernel(step, 1.0))
+    learner = ase.lsvi_ase(MDP.features, 3, scheme, num_updates=1, loss_weight=0.5, prior_variance=1.0)
+    longest = float(jnp.max(jnp.sum(MDP.features**2, -1)))
+    learner.check(int(38 / longest))
+    with pytest.raises(ValueError, match=r"step_size 0\.05 is unstable.*curvature of the loss can reach (\d+\.?\d*)"):
+        learner.check(int(42 / longest))
+    with pytest.raises(ValueError, match=f"largest stable step is {2 / (500 * longest + 1):.4g}"):
+        jax.jit(lambda key: learning.learn(key, MDP, learner, 500))(jax.random.key(0))
+
+
+def test_hyper_parameters_can_be_mapped_over():
+    def regret(weight, key):
+        learner = ase.lsvi_ase(
+            MDP.features, 3, schemes.lmc(0.5), num_updates=2, loss_weight=weight, feel_good_weight=weight
+        )
+        return learning.learn(key, MDP, learner, 20).regret
+
+    keys = jax.random.split(jax.random.key(0), 2)
+    both = jax.jit(jax.vmap(regret))(jnp.array([0.1, 1.0]), keys)
+    np.testing.assert_allclose(both[1], regret(1.0, keys[1]), rtol=1e-3, atol=1e-5)

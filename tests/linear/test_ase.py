@@ -66,7 +66,7 @@ def test_cold_draws_are_least_squares_value_iteration():
     )
     plan = plans(learner, 1)
     expected = least_squares(PAST, 1 / (2 * eta * variance))
-    np.testing.assert_allclose(plan.state[0], expected, rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(plan.state.params[0], expected, rtol=2e-3, atol=2e-3)
     values = np.stack([np.clip(FEATURES @ w, 0, 3 - h) for h, w in enumerate(expected)])
     np.testing.assert_allclose(plan.values[0], values, rtol=2e-3, atol=2e-3)
 
@@ -74,7 +74,7 @@ def test_cold_draws_are_least_squares_value_iteration():
 def test_exact_draws_without_feel_good_centre_on_least_squares():
     eta, variance = 0.1, 2.0
     learner = ase.lsvi_ase(MDP.features, 3, schemes.exact(), num_updates=1, loss_weight=eta, prior_variance=variance)
-    last = np.asarray(plans(learner, 20_000).state[:, 2], np.float64)
+    last = np.asarray(plans(learner, 20_000).state.params[:, 2], np.float64)
     phi = np.array([FEATURES[s[2], a[2]] for s, a, _ in PAST])
     covariance = np.linalg.inv(2 * eta * phi.T @ phi + np.eye(3) / variance)
     expected = least_squares(PAST, 1 / (2 * eta * variance))[2]
@@ -99,7 +99,7 @@ def test_feel_good_tilts_the_first_stage_alone():
             prior_variance=variance,
             feel_good_weight=weight,
         )
-        return np.asarray(plans(learner, 20_000, data, first=2).state, np.float64).mean(0)
+        return np.asarray(plans(learner, 20_000, data, first=2).state.params, np.float64).mean(0)
 
     precision = 2 * eta * np.asarray(data.gram, np.float64) + np.eye(3) / variance
     covariance = np.linalg.inv(precision[0])
@@ -126,8 +126,8 @@ def test_feel_good_tilts_the_first_stage_alone():
 def test_every_scheme_reaches_the_exact_posterior(scheme, num_updates):
     """Means and variances of all stages after many steps, feel-good term and all, against exact draws."""
     options = {"loss_weight": 0.1, "prior_variance": 2.0, "feel_good_weight": 1.0}
-    exact = plans(ase.lsvi_ase(MDP.features, 3, schemes.exact(), num_updates=1, **options), 3000).state
-    many = plans(ase.lsvi_ase(MDP.features, 3, scheme, num_updates=num_updates, **options), 3000, key=1).state
+    exact = plans(ase.lsvi_ase(MDP.features, 3, schemes.exact(), num_updates=1, **options), 3000).state.params
+    many = plans(ase.lsvi_ase(MDP.features, 3, scheme, num_updates=num_updates, **options), 3000, key=1).state.params
     spread = np.asarray(exact).std(0)
     np.testing.assert_allclose((many.mean(0) - exact.mean(0)) / spread, 0, atol=0.12)
     np.testing.assert_allclose(np.asarray(many).std(0) / spread, 1, atol=0.08)
@@ -136,10 +136,25 @@ def test_every_scheme_reaches_the_exact_posterior(scheme, num_updates):
 def test_stages_start_where_they_stopped():
     learner = ase.lsvi_ase(MDP.features, 3, schemes.lmc(1e-7), num_updates=2, loss_weight=0.1)
     start = jnp.arange(9.0).reshape(3, 3)
-    plan = learner.plan(jax.random.key(0), start, DATA, jnp.int32(0))
-    np.testing.assert_allclose(plan.state, start, atol=0.02)
-    assert not np.array_equal(plan.state, start)
-    np.testing.assert_array_equal(learner.init(), np.zeros((3, 3)))
+    plan = learner.plan(jax.random.key(0), samplers.SamplerState(start), DATA, jnp.int32(0))
+    np.testing.assert_allclose(plan.state.params, start, atol=0.02)
+    assert not np.array_equal(plan.state.params, start)
+    np.testing.assert_array_equal(learner.init().params, np.zeros((3, 3)))
+
+
+def test_momentum_is_kept_if_asked_for():
+    """Twice J steps with momentum kept in between are 2J steps, but for the noise, which is off."""
+    options = {"loss_weight": 0.1, "inverse_temperature": 1e9, "keep_momentum": True}
+    once = ase.lsvi_ase(MDP.features, 3, schemes.ulmc(0.3, 0.1, form="splitting"), num_updates=8, **options)
+    twice = ase.lsvi_ase(MDP.features, 3, schemes.ulmc(0.3, 0.1, form="splitting"), num_updates=4, **options)
+    last = lambda learner, state: learner.plan(jax.random.key(0), state, DATA, jnp.int32(0)).state
+    state = last(twice, last(twice, twice.init()))
+    np.testing.assert_allclose(state.params[2], last(once, once.init()).params[2], rtol=1e-3, atol=1e-3)
+    forgetful = ase.lsvi_ase(
+        MDP.features, 3, schemes.ulmc(0.3, 0.1, form="splitting"), num_updates=4, **options | {"keep_momentum": False}
+    )
+    other = last(forgetful, last(forgetful, forgetful.init()))
+    assert np.abs(np.asarray(other.params[2] - state.params[2])).max() > 0.05
 
 
 def test_values_are_truncated():
@@ -167,7 +182,9 @@ def test_what_is_measured_is_recorded_stage_by_stage():
         MDP.features, 3, schemes.lmc(), num_updates=4, loss_weight=0.5, prior_variance=1.0, measure=measure
     )
     start = jnp.ones((3, 3)) * jnp.arange(3.0)[:, None]
-    mean, began, steps = learner.plan(jax.random.key(0), start, DATA, jnp.int32(0)).facts.measured
+    mean, began, steps = learner.plan(
+        jax.random.key(0), samplers.SamplerState(start), DATA, jnp.int32(0)
+    ).facts.measured
     np.testing.assert_array_equal(began, start)
     np.testing.assert_array_equal(steps, [4, 4, 4])
     np.testing.assert_allclose(mean[2], least_squares(PAST, 1.0)[2], rtol=1e-3)
@@ -194,7 +211,7 @@ def test_the_general_form_with_a_linear_function_is_the_linear_one_step_for_step
     linear = ase.lsvi_ase(MDP.features, 3, schemes.fixed(sampler), **options)
     general = ase.lsvi_ase_general(MDP.features, 3, linear_function(3), sampler, **options)
     ours, theirs = plans(linear, 3), plans(general, 3)
-    np.testing.assert_allclose(theirs.state, ours.state, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(theirs.state, ours.state.params, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(theirs.values, ours.values, rtol=1e-3, atol=1e-4)
     assert np.asarray(ours.values).max() > 0
 

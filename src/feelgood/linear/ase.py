@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from feelgood.checks import check_count, check_non_negative, check_positive
-from feelgood.linear.learning import Data, Learner, Plan, clip_values, moments
+from feelgood.linear.learning import Data, Learner, Plan, clip_values, moments, no_data
 from feelgood.linear.schemes import Scheme, Stage
 from feelgood.samplers import Sampler, SamplerState
 from feelgood.typing import Array, Params, Potential, PRNGKey, Scalar
@@ -35,12 +35,13 @@ def lsvi_ase(
     horizon: int,
     scheme: Scheme,
     *,
-    num_updates: int,
+    num_updates: int | Array,
     loss_weight: Scalar,
     feel_good_weight: Scalar = 0.0,
     prior_variance: Scalar | None = None,
     inverse_temperature: Scalar = 1.0,
-    measure: Callable[[Stage, Array, int], Any] | None = None,
+    keep_momentum: bool = False,
+    measure: Callable[[Stage, Array, int | Array], Any] | None = None,
 ) -> Learner:
     r"""LSVI-ASE with linear Q, the paper's Algorithm 1.
 
@@ -49,17 +50,19 @@ def lsvi_ase(
 
         q_h(w) ∝ exp(−β [‖w‖²/(2σ²) + η Σ (r + max_a Q_{h+1}(s', a) − ⟨w, φ⟩)² − λ 1{h = 0} max_a ⟨w, φ(s₁, a)⟩]),
 
-    then Q_h = ⟨w_h, φ⟩ truncated to [0, H − h]. Momentum starts from zero in every episode.
+    then Q_h = ⟨w_h, φ⟩ truncated to [0, H − h].
 
     Args:
       features: φ, (S, A, d).
       horizon: H.
       scheme: how to sample a stage; see `feelgood.linear.schemes`.
-      num_updates: J, sampler steps per stage and episode.
+      num_updates: J, sampler steps per stage and episode; may be traced.
       loss_weight: η > 0; the paper's theory has 2/(5H²).
       feel_good_weight: λ ≥ 0.
       prior_variance: σ² > 0; √d·H, as in the paper, if not given.
       inverse_temperature: β > 0, of the whole posterior; 1 in the paper's theory.
+      keep_momentum: whether momentum (all of the sampler's memory) carries over to the next episode as w does. In the
+        paper it is w alone; but momentum that is lost every J steps cannot speed up what takes longer than J steps.
       measure: `(stage, start, num_updates) -> facts`, called for each stage before it is sampled from `start`.
     """
     check_count("num_updates", num_updates)
@@ -79,32 +82,40 @@ def lsvi_ase(
         mean = jax.scipy.linalg.solve(precision, linear, assume_a="pos")
         return Stage(precision, linear, mean, features[first_state], weight)
 
-    def sample(key: PRNGKey, stage: Stage, start: Array) -> tuple[Array, SamplingFacts]:
-        w, num_gradients, acceptance = _run(key, scheme.sampler(stage), stage.potential, start, num_updates)
-        measured = () if measure is None else measure(stage, start, num_updates)
-        return w, SamplingFacts(num_gradients, acceptance, measured)
+    def sample(key: PRNGKey, stage: Stage, start: SamplerState) -> tuple[SamplerState, SamplingFacts]:
+        sampler = scheme.sampler(stage)
+        begin = start if keep_momentum else sampler.init(start.params)
+        end, num_gradients, acceptance = _run(key, sampler, stage.potential, begin, num_updates)
+        measured = () if measure is None else measure(stage, start.params, num_updates)
+        return end if keep_momentum else SamplerState(end.params), SamplingFacts(num_gradients, acceptance, measured)
 
     def values_of(w: Array, h) -> Array:
         return clip_values(features @ w, horizon - h)
 
-    def plan(key: PRNGKey, state: Array, data: Data, first_state: Array) -> Plan:
+    def plan(key: PRNGKey, state: SamplerState, data: Data, first_state: Array) -> Plan:
         keys = jax.random.split(key, horizon)
+        first, later = (jax.tree.map(lambda leaf, part=part: leaf[part], state) for part in (0, slice(1, None)))
 
         def back(value: Array, inputs):
             key, h, start = inputs
-            w, facts = sample(key, stage_posterior(data, h, value, first_state, None), start)
-            q = values_of(w, h)
-            return q.max(-1), (w, q, facts)
+            end, facts = sample(key, stage_posterior(data, h, value, first_state, None), start)
+            q = values_of(end.params, h)
+            return q.max(-1), (end, q, facts)
 
-        end = jnp.zeros(features.shape[0], features.dtype)
-        later = jnp.arange(1, horizon)
-        value, (ws, qs, facts) = jax.lax.scan(back, end, (keys[1:], later, state[1:]), reverse=True)
-        first_stage = stage_posterior(data, 0, value, first_state, beta * feel_good_weight)
-        w, first_facts = sample(keys[0], first_stage, state[0])
-        facts = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest]), first_facts, facts)
-        facts = SamplingFacts(facts.num_gradients.sum(), facts.acceptance.mean(), facts.measured)
-        ws, qs = jnp.concatenate([w[None], ws]), jnp.concatenate([values_of(w, 0)[None], qs])
-        return Plan(ws, qs, facts)
+        nothing = jnp.zeros(features.shape[0], features.dtype)
+        inputs = (keys[1:], jnp.arange(1, horizon), later)
+        value, others = jax.lax.scan(back, nothing, inputs, reverse=True)
+        end, facts = sample(keys[0], stage_posterior(data, 0, value, first_state, beta * feel_good_weight), first)
+        state, q, facts = jax.tree.map(
+            lambda one, rest: jnp.concatenate([one[None], rest]), (end, values_of(end.params, 0), facts), others
+        )
+        return Plan(state, q, SamplingFacts(facts.num_gradients.sum(), facts.acceptance.mean(), facts.measured))
+
+    def init() -> SamplerState:
+        if not keep_momentum:
+            return SamplerState(jnp.zeros((horizon, d), features.dtype))
+        empty = stage_posterior(no_data(features, horizon), 0, jnp.zeros(features.shape[0]), jnp.int32(0), None)
+        return jax.vmap(scheme.sampler(empty).init)(jnp.zeros((horizon, d), features.dtype))
 
     def check(num_episodes: int) -> None:
         with jax.ensure_compile_time_eval():  # a run may be checked while it is traced
@@ -112,20 +123,21 @@ def lsvi_ase(
             if not isinstance(largest, jax.core.Tracer):
                 scheme.check(float(largest))
 
-    return Learner(lambda: jnp.zeros((horizon, d), features.dtype), plan, check)
+    return Learner(init, plan, check)
 
 
 def _run(
-    key: PRNGKey, sampler: Sampler, potential: Potential, start: Params, num_updates: int
-) -> tuple[Params, Array, Array]:
+    key: PRNGKey, sampler: Sampler, potential: Potential, state: SamplerState, num_updates: int | Array
+) -> tuple[SamplerState, Array, Array]:
     """`num_updates` steps; returns where they end, the gradients they took, and the last acceptance."""
 
-    def advance(state: SamplerState, key: PRNGKey):
-        state, info = sampler.step(key, state, potential)
-        return state, (info.num_gradients, info.acceptance)
+    def advance(j, carry):
+        state, num_gradients, _ = carry
+        state, info = sampler.step(jax.random.fold_in(key, j), state, potential)
+        return state, num_gradients + info.num_gradients, info.acceptance
 
-    state, (gradients, acceptance) = jax.lax.scan(advance, sampler.init(start), jax.random.split(key, num_updates))
-    return state.params, gradients.sum(), acceptance[-1]
+    carry = (state, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.float32))
+    return jax.lax.fori_loop(0, num_updates, advance, carry)
 
 
 class ValueFunction(NamedTuple):
@@ -146,7 +158,7 @@ def lsvi_ase_general(
     value_function: ValueFunction,
     sampler: Sampler,
     *,
-    num_updates: int,
+    num_updates: int | Array,
     loss_weight: Scalar,
     feel_good_weight: Scalar = 0.0,
     prior_variance: Scalar = 1.0,
@@ -187,9 +199,9 @@ def lsvi_ase_general(
                 prior = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params)) / (2 * prior_variance)
                 return loss_weight * loss + prior - weight * jnp.max(q[first_state])
 
-            params, num_gradients, acceptance = _run(key, sampler, potential, start, num_updates)
-            q = clip_values(evaluate(params, features), horizon - h)
-            return q.max(-1), (params, q, SamplingFacts(num_gradients, acceptance))
+            end, num_gradients, acceptance = _run(key, sampler, potential, sampler.init(start), num_updates)
+            q = clip_values(evaluate(end.params, features), horizon - h)
+            return q.max(-1), (end.params, q, SamplingFacts(num_gradients, acceptance))
 
         weights = jnp.zeros(horizon, features.dtype).at[0].set(feel_good_weight)
         end = jnp.zeros(features.shape[0], features.dtype)

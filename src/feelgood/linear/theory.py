@@ -1,0 +1,535 @@
+"""The paper's theory as running code: regret bounds, the weights they ask for, and what sampling may cost.
+
+All is plain arithmetic on numbers, but for `curvature`, which is JAX. Constants that the paper leaves inside O(·) or
+Θ(·) are arguments that default to 1. T = HK is the number of steps, ln the natural logarithm.
+
+Where the paper's own statements differ from each other, the docstrings say so. Four that concern all of this module:
+
+- Q takes values in [0, b−1] by the boundedness assumption, and in [0, H] with b = H in linear MDPs; both hold together
+  only with b = H + 1, for which the corollary's η = 2/(5H²) is just too large. Functions here take b as it is given.
+- A Gaussian prior on w puts mass on Q outside [0, b−1], so that the assumption holds only for the truncated Q.
+- Dann et al.'s bound is quoted with κ(b/T²), used with κ(b/K²) and simplified to κ(b²/K). We use κ(b/K²).
+- The joint posterior ∝ p₀ exp(−Σ L_h) is not the product of the stages' conditionals that Algorithm 1 samples: the
+  normaliser of stage h depends on Q_{h+1}. The sampling error δ is measured against the latter, as in the proofs.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from scipy import special
+
+from feelgood.checks import check_count, check_positive
+from feelgood.typing import Array, Scalar
+
+__all__ = [
+    "TABLE1",
+    "Curvature",
+    "RegretBound",
+    "RegretRate",
+    "SamplingRate",
+    "Schedule",
+    "TableRow",
+    "Weights",
+    "allowed_error",
+    "corollary_bound",
+    "corollary_weights",
+    "cumulative_steps",
+    "curvature",
+    "decoupling_coefficient_bound",
+    "lmc_schedule",
+    "log_ball_mass",
+    "log_ball_mass_bound",
+    "prior_complexity",
+    "prior_complexity_rate",
+    "regret_bound",
+    "regret_rate",
+    "sampling_rate",
+    "sampling_weights",
+    "theorem_weights",
+    "ulmc_schedule",
+]
+
+
+# What the bounds are made of.
+
+
+def decoupling_coefficient_bound(dimension: int, horizon: int, num_episodes: int) -> float:
+    """The decoupling coefficient of a linear MDP is at most dc = 2dH(1 + ln(2KH)).
+
+    This is the paper's proposition; the proof of its corollary has 1 + 2 ln(KH) in place of 1 + ln(2KH).
+    """
+    _check_sizes(dimension, horizon, num_episodes)
+    return 2 * dimension * horizon * (1 + math.log(2 * num_episodes * horizon))
+
+
+def prior_complexity_rate(dimension: int, horizon: int, epsilon: Scalar, constant: Scalar = 1.0) -> float:
+    """The lemma's form of κ(ε) for the prior N(0, √d H I): c · dH ln(dH/ε).
+
+    Its proof has (2π√d H)^{d/2} as a factor of the prior's mass where it should be a divisor, and leaves out how far
+    backups lie from the prior's centre, ‖w*‖²/2σ² ≤ 2H√d for each stage: the lemma needs H = O(√d ln(dH/ε)).
+    """
+    _check_sizes(dimension, horizon)
+    check_positive("epsilon", epsilon)
+    return float(constant * dimension * horizon * math.log(dimension * horizon / epsilon))
+
+
+def prior_complexity(
+    dimension: int,
+    horizon: int,
+    epsilon: Scalar,
+    *,
+    prior_variance: Scalar | None = None,
+    weight_norm: ArrayLike | None = None,
+) -> float:
+    """A bound on κ(ε) for Gaussian priors with every constant in place.
+
+    κ(ε) = sup_Q Σ_h −ln p₀({w: sup_{x,a} |⟨w, φ(x,a)⟩ − (T_h Q_{h+1})(x,a)| ≤ ε}). In a linear MDP T_h Q = ⟨w*, φ⟩ and
+    ‖φ‖ ≤ 1, so the set holds the ball of radius ε around w*. A ball of a centred Gaussian has the less mass the farther
+    out it lies, so with ‖w*‖ ≤ ρ_h
+
+      κ(ε) ≤ −Σ_h ln P(‖w − ρ_h e‖ ≤ ε),   w ~ N(0, σ²I),   e any unit vector.
+
+    Args:
+      dimension: d.
+      horizon: H.
+      epsilon: ε > 0, in units of reward; the theorem wants b/K².
+      prior_variance: σ²; √d H, the paper's, if not given.
+      weight_norm: ρ, a number or one per stage; 2H√d if not given, as V ≤ H and ‖θ‖, ‖∫ f dμ‖ ≤ √d for |f| ≤ 1. (The
+        paper's ‖μ(S)‖ ≤ √d says so only of f = 1, which is not enough where μ is signed.)
+    """
+    _check_sizes(dimension, horizon)
+    if prior_variance is None:
+        prior_variance = math.sqrt(dimension) * horizon
+    if weight_norm is None:
+        weight_norm = 2 * horizon * math.sqrt(dimension)
+    distances = np.broadcast_to(np.asarray(weight_norm, float), (horizon,))
+    return -sum(log_ball_mass(dimension, epsilon, distance, prior_variance) for distance in distances)
+
+
+def log_ball_mass(dimension: int, radius: Scalar, distance: Scalar, variance: Scalar) -> float:
+    """ln P(‖w − c‖ ≤ r) for w ~ N(0, σ²I_d) and ‖c‖ = ρ, far into the tail.
+
+    ‖w − c‖²/σ² is noncentral chi-squared, a Poisson mixture of chi-squared laws:
+
+      P = Σ_j Poisson(j; ρ²/2σ²) · γ(d/2 + j, r²/2σ²),   γ the regularised lower incomplete gamma function.
+
+    The sum is cut off at its far end, so that what is returned is never too large.
+    """
+    check_count("dimension", dimension)
+    check_positive("radius", radius)
+    check_positive("variance", variance)
+    x, rate = radius**2 / (2 * variance), distance**2 / (2 * variance)
+    j = np.arange(math.ceil(rate + 12 * math.sqrt(rate)) + 60)
+    shape = dimension / 2 + j
+    with np.errstate(divide="ignore"):
+        log_gamma = np.log(special.gammainc(shape, x))
+    # Where the incomplete gamma function underflows, x is far below its shape and the series converges at once.
+    series = shape * math.log(x) - x - special.gammaln(shape + 1) + np.log(special.hyp1f1(1, shape + 1, min(x, 700.0)))
+    log_gamma = np.where(log_gamma > -600, log_gamma, series)
+    return min(float(special.logsumexp(special.xlogy(j, rate) - rate - special.gammaln(j + 1) + log_gamma)), 0.0)
+
+
+def log_ball_mass_bound(dimension: int, radius: Scalar, distance: Scalar, variance: Scalar) -> float:
+    """A closed form that `log_ball_mass` is never below, and tends to as the radius shrinks.
+
+    By Jensen's inequality for a point drawn uniformly from the ball, whose mean squared norm is ρ² + r² d/(d+2),
+
+      ln P ≥ ln Vol_d(r) − (d/2) ln(2πσ²) − (ρ² + r² d/(d+2)) / 2σ².
+    """
+    d = dimension
+    log_volume = d / 2 * math.log(math.pi) - math.lgamma(d / 2 + 1) + d * math.log(radius)
+    exponent = (distance**2 + radius**2 * d / (d + 2)) / (2 * variance)
+    return float(log_volume - d / 2 * math.log(2 * math.pi * variance) - exponent)
+
+
+# Regret: Theorem 1 and its corollary.
+
+
+class Weights(NamedTuple):
+    """The weights of the loss: η of the squared TD errors and λ of the feel-good term."""
+
+    loss_weight: float
+    feel_good_weight: float
+
+
+class RegretBound(NamedTuple):
+    """Theorem 1's bound on expected regret, term by term.
+
+    Attributes:
+      decoupling: (λ/η) dc, what exploring costs.
+      prior: (2K/λ) κ(b/K²), what the prior costs.
+      horizon: 6H/λ.
+      rounding: b/K.
+      sampling: R_sample = Σ_k α_k δ_k, what approximate sampling costs.
+    """
+
+    decoupling: float
+    prior: float
+    horizon: float
+    rounding: float
+    sampling: float
+
+    @property
+    def origin(self) -> float:
+        """R_origin, the bound for exact sampling."""
+        return self.decoupling + self.prior + self.horizon + self.rounding
+
+    @property
+    def total(self) -> float:
+        """R_origin + R_sample."""
+        return self.origin + self.sampling
+
+
+def theorem_weights(
+    bound: Scalar, num_episodes: int, decoupling_coefficient: Scalar, prior_complexity: Scalar
+) -> Weights:
+    """Theorem 1's choice for general function classes: η = 1/(4b²), λ = √(K κ(b/K²) / (b² dc)).
+
+    Then (λ/η) dc + (2K/λ) κ = 6b√(dc κ K). The simplified bound that follows in the paper has (1/16) b² Σ k δ_k for
+    R_sample; what its proof shows is H times that.
+    """
+    check_positive("bound", bound)
+    check_count("num_episodes", num_episodes)
+    check_positive("decoupling_coefficient", decoupling_coefficient)
+    check_positive("prior_complexity", prior_complexity)
+    feel_good_weight = math.sqrt(num_episodes * prior_complexity / (bound**2 * decoupling_coefficient))
+    return Weights(float(1 / (4 * bound**2)), feel_good_weight)
+
+
+def corollary_weights(
+    dimension: int, horizon: int, num_episodes: int, prior_complexity: Scalar | None = None
+) -> Weights:
+    """The corollary's choice for linear MDPs: η = 2/(5H²), λ = √(K κ(H/K²) / (dH³(1 + ln 2T))).
+
+    Args:
+      dimension: d.
+      horizon: H.
+      num_episodes: K.
+      prior_complexity: κ(H/K²); that of the function of this name if not given.
+    """
+    _check_sizes(dimension, horizon, num_episodes)
+    kappa = _corollary_prior(dimension, horizon, num_episodes, prior_complexity)
+    log_term = 1 + math.log(2 * horizon * num_episodes)
+    return Weights(2 / (5 * horizon**2), math.sqrt(num_episodes * kappa / (dimension * horizon**3 * log_term)))
+
+
+def sampling_weights(
+    episodes: ArrayLike, *, loss_weight: Scalar, feel_good_weight: Scalar, bound: Scalar, horizon: int
+) -> np.ndarray:
+    """α_k = (η/4λ) b² H (k−1) + b: how much regret a unit of sampling error in episode k = 1, 2, … can cost.
+
+    The corollary's α_k = O(√(ln(dT)/K) H² k) leaves out the last term, which is the larger one while
+    k < 4λ/(ηbH), about 10√K/H. Theorem 2 is not harmed: with its ε_k, Σ_k b H ε_k is of lower order.
+    """
+    check_count("episodes", episodes)
+    slope = loss_weight / (4 * feel_good_weight) * bound**2 * horizon
+    return np.asarray(slope * (np.asarray(episodes, float) - 1) + bound)
+
+
+def regret_bound(
+    *,
+    horizon: int,
+    num_episodes: int,
+    bound: Scalar,
+    loss_weight: Scalar,
+    feel_good_weight: Scalar,
+    decoupling_coefficient: Scalar,
+    prior_complexity: Scalar,
+    errors: ArrayLike | None = None,
+) -> RegretBound:
+    """Theorem 1: E Regret(K) ≤ (λ/η) dc + (2K/λ) κ(b/K²) + 6H/λ + b/K + Σ_k α_k δ_k.
+
+    Args:
+      horizon: H.
+      num_episodes: K.
+      bound: b, with Q in [0, b−1].
+      loss_weight: η ≤ 2/(5b²).
+      feel_good_weight: λ ≥ η/4, without which dc bounds nothing.
+      decoupling_coefficient: dc, or a bound on it.
+      prior_complexity: κ(b/K²), or a bound on it.
+      errors: δ, (K,), or δ of each stage, (K, H), which are summed; 0 if not given.
+    """
+    _check_sizes(1, horizon, num_episodes)
+    check_positive("bound", bound)
+    check_positive("loss_weight", loss_weight)
+    check_positive("feel_good_weight", feel_good_weight)
+    if loss_weight > 2 / (5 * bound**2) * (1 + 1e-12):
+        raise ValueError(
+            f"loss_weight must be at most 2/(5 bound²) = {2 / (5 * bound**2):.3g} for the bound to hold, "
+            f"got {loss_weight}"
+        )
+    if feel_good_weight < loss_weight / 4:
+        raise ValueError(
+            f"feel_good_weight must be at least loss_weight/4 = {loss_weight / 4:.3g} for the bound to hold, "
+            f"got {feel_good_weight}"
+        )
+    weights = sampling_weights(
+        np.arange(1, num_episodes + 1),
+        loss_weight=loss_weight,
+        feel_good_weight=feel_good_weight,
+        bound=bound,
+        horizon=horizon,
+    )
+    return RegretBound(
+        decoupling=float(feel_good_weight / loss_weight * decoupling_coefficient),
+        prior=float(2 * num_episodes / feel_good_weight * prior_complexity),
+        horizon=float(6 * horizon / feel_good_weight),
+        rounding=float(bound / num_episodes),
+        sampling=float(weights @ _episode_errors(errors, num_episodes, horizon)),
+    )
+
+
+def corollary_bound(
+    dimension: int,
+    horizon: int,
+    num_episodes: int,
+    errors: ArrayLike | None = None,
+    prior_complexity: Scalar | None = None,
+) -> RegretBound:
+    """Theorem 1 for a linear MDP with b = H, the corollary's weights and the bounds on dc and κ of this module.
+
+    (λ/η) dc + (2K/λ) κ = 7√(dH³ (1 + ln 2T) K κ), which is O(dH^{3/2} √T ln(dT)) as κ is O(dH ln(dT)).
+    """
+    kappa = _corollary_prior(dimension, horizon, num_episodes, prior_complexity)
+    loss_weight, feel_good_weight = corollary_weights(dimension, horizon, num_episodes, kappa)
+    return regret_bound(
+        horizon=horizon,
+        num_episodes=num_episodes,
+        bound=horizon,
+        loss_weight=loss_weight,
+        feel_good_weight=feel_good_weight,
+        decoupling_coefficient=decoupling_coefficient_bound(dimension, horizon, num_episodes),
+        prior_complexity=kappa,
+        errors=errors,
+    )
+
+
+# Sampling: Theorem 2.
+
+
+class Curvature(NamedTuple):
+    """The extreme eigenvalues m, M of a Hessian, and their ratio κ = M/m."""
+
+    smallest: Array
+    largest: Array
+    condition: Array
+
+
+class Schedule(NamedTuple):
+    """How to run a sampler: step size τ, friction γ (zero where there is none) and number of steps N, arrays alike."""
+
+    step_size: np.ndarray
+    friction: np.ndarray
+    num_steps: np.ndarray
+
+
+def curvature(gram: Array, loss_weight: Scalar, prior_precision: Scalar) -> Curvature:
+    """The curvature of a stage's loss and prior, ∇²(L − ln p₀) = 2ηG + ρI.
+
+    Theorem 2 asks it of the loss alone, which is flat in some direction until the features seen span the space; and of
+    a loss without feel-good term, whose kinks make stage 1 neither smooth nor convex.
+
+    Args:
+      gram: G = Σ_τ φ_τ φ_τᵀ, (d, d), positive semi-definite.
+      loss_weight: η.
+      prior_precision: ρ > 0; 1/(√d H) for the paper's prior.
+    """
+    check_positive("loss_weight", loss_weight)
+    check_positive("prior_precision", prior_precision)
+    # Rounding can push the eigenvalues of a singular G below zero, by more than ρ.
+    extremes = jnp.maximum(jnp.linalg.eigvalsh(gram), 0)
+    smallest = 2 * loss_weight * extremes[0] + prior_precision
+    largest = 2 * loss_weight * extremes[-1] + prior_precision
+    return Curvature(smallest, largest, largest / smallest)
+
+
+def allowed_error(
+    episodes: ArrayLike, dimension: int, horizon: int, num_episodes: int, constant: Scalar = 1.0
+) -> np.ndarray:
+    """The total variation that Theorem 2 grants each stage of episode k: ε_k = c · d √ln(dT) / (Hk).
+
+    Above 1, as in the first d√ln(dT)/H episodes, it asks for nothing at all.
+    """
+    _check_sizes(dimension, horizon, num_episodes)
+    check_count("episodes", episodes)
+    log_term = math.sqrt(math.log(dimension * horizon * num_episodes))
+    return np.asarray(constant * dimension * log_term / (horizon * np.asarray(episodes, float)))
+
+
+def lmc_schedule(
+    error: ArrayLike,
+    dimension: int,
+    smallest: ArrayLike,
+    largest: ArrayLike,
+    *,
+    step_constant: Scalar = 1.0,
+    steps_constant: Scalar = 1.0,
+) -> Schedule:
+    """Langevin Monte Carlo to total variation ε: τ = c ε²/(κMd), N = ⌈c' κ²d/ε²⌉.
+
+    Args:
+      error: ε > 0.
+      dimension: d.
+      smallest: m > 0.
+      largest: M ≥ m.
+      step_constant: c.
+      steps_constant: c', which also stands for the logarithms in Θ̃.
+    """
+    epsilon, m, M = _check_spectrum(error, dimension, smallest, largest)
+    condition = M / m
+    step_size = step_constant * epsilon**2 / (condition * M * dimension)
+    return Schedule(step_size, np.zeros_like(M), np.ceil(steps_constant * condition**2 * dimension / epsilon**2))
+
+
+def ulmc_schedule(
+    error: ArrayLike,
+    dimension: int,
+    smallest: ArrayLike,
+    largest: ArrayLike,
+    *,
+    step_constant: Scalar = 1.0,
+    friction_constant: Scalar = 1.0,
+    steps_constant: Scalar = 1.0,
+) -> Schedule:
+    """Underdamped LMC in closed form, to total variation ε: τ = c ε√m/(M√d), γ = c'' √M, N = ⌈c' κ^{3/2} √d/ε⌉.
+
+    The paper writes the first moment E‖w‖ for m in the step size, and Theorem 2 nothing at all. Only with the smallest
+    curvature has τ the unit of a time, 1/√M, and Nτ = √M/m is the time the dynamics takes to mix. Its dynamics has +γP
+    where −γP is meant.
+
+    Args:
+      error: ε > 0.
+      dimension: d.
+      smallest: m > 0.
+      largest: M ≥ m.
+      step_constant: c.
+      friction_constant: c''.
+      steps_constant: c', which also stands for the logarithms in Θ̃.
+    """
+    epsilon, m, M = _check_spectrum(error, dimension, smallest, largest)
+    condition = M / m
+    step_size = step_constant * epsilon * np.sqrt(m) / (M * math.sqrt(dimension))
+    num_steps = np.ceil(steps_constant * condition**1.5 * math.sqrt(dimension) / epsilon)
+    return Schedule(step_size, friction_constant * np.sqrt(M), num_steps)
+
+
+def cumulative_steps(schedule: Schedule, horizon: int) -> float:
+    """Cumulative sampling complexity SC = Σ_k Σ_h N_{k,h}, for schedules of shape (K,), alike at all stages, or (K, H).
+
+    The paper defines SC = Σ_k J_k, which counts one of the H stages; its theorem sums over all of them, as here.
+    """
+    num_steps = np.asarray(schedule.num_steps, float)
+    return float(num_steps.sum() * (horizon if num_steps.ndim < 2 else 1))
+
+
+# Table 1.
+
+
+class RegretRate(NamedTuple):
+    """Exponents of d, H and T in Õ(d^· H^· T^·)."""
+
+    dimension: float
+    horizon: float
+    num_steps: float
+
+
+class SamplingRate(NamedTuple):
+    """Exponents of κ, K, H, d and ln(dT) in a cumulative sampling complexity."""
+
+    condition: float
+    num_episodes: float
+    horizon: float
+    dimension: float
+    logarithm: float
+
+
+class TableRow(NamedTuple):
+    """An algorithm of Table 1; `sampling` is None where nothing is sampled by gradients."""
+
+    name: str
+    regret: RegretRate
+    exploration: str
+    tractable: bool
+    sampling: SamplingRate | None
+
+
+_LMC_RATE = SamplingRate(condition=3, num_episodes=3, horizon=3, dimension=-1, logarithm=-1)
+_ULMC_RATE = SamplingRate(condition=1.5, num_episodes=2, horizon=2, dimension=-0.5, logarithm=-0.5)
+
+TABLE1: tuple[TableRow, ...] = (
+    TableRow("LSVI-UCB", RegretRate(1.5, 1.5, 0.5), "UCB", True, None),
+    TableRow("OPT-RLSVI", RegretRate(2, 2, 0.5), "TS", True, None),
+    TableRow("ELEANOR", RegretRate(1, 1.5, 0.5), "Optimism", False, None),
+    TableRow("CPS", RegretRate(1, 2, 0.5), "FGTS", False, None),
+    TableRow("LSVI-PHE", RegretRate(1.5, 1.5, 0.5), "TS", True, None),
+    TableRow("LMC-LSVI", RegretRate(1.5, 1.5, 0.5), "LMC", True, _LMC_RATE),
+    TableRow("LSVI-ASE with LMC sampler", RegretRate(1, 1.5, 0.5), "FGTS & LMC", True, _LMC_RATE),
+    TableRow("LSVI-ASE with ULMC sampler", RegretRate(1, 1.5, 0.5), "FGTS & ULMC", True, _ULMC_RATE),
+)
+"""Table 1 of the paper as printed.
+
+LMC has κ³ there and in Theorem 2, where the theorem it rests on gives κ² (`lmc_schedule`). CPS has H² although, being
+LSVI-ASE without sampling error, it has the corollary's H^{3/2}.
+"""
+
+
+def regret_rate(row: TableRow, dimension: ArrayLike, horizon: ArrayLike, num_steps: ArrayLike) -> np.ndarray:
+    """The row's regret rate d^· H^· T^·, without constants and logarithms."""
+    return _monomial(row.regret, (dimension, horizon, num_steps))
+
+
+def sampling_rate(
+    row: TableRow, condition: ArrayLike, num_episodes: ArrayLike, horizon: ArrayLike, dimension: ArrayLike
+) -> np.ndarray:
+    """The row's cumulative sampling complexity κ^· K^· H^· d^· ln(dT)^·, without its constant."""
+    if row.sampling is None:
+        raise ValueError(f"row must be one with a sampling complexity, got {row.name}")
+    log_term = np.log(np.asarray(dimension, float) * np.asarray(horizon) * np.asarray(num_episodes))
+    return _monomial(row.sampling, (condition, num_episodes, horizon, dimension, log_term))
+
+
+def _monomial(exponents: tuple, values: tuple) -> np.ndarray:
+    powers = (np.asarray(value, float) ** exponent for value, exponent in zip(values, exponents, strict=True))
+    return np.asarray(math.prod(powers))
+
+
+def _check_sizes(dimension: int, horizon: int, num_episodes: int = 1) -> None:
+    check_count("dimension", dimension)
+    check_count("horizon", horizon)
+    check_count("num_episodes", num_episodes)
+
+
+def _corollary_prior(dimension: int, horizon: int, num_episodes: int, given: Scalar | None) -> float:
+    if given is None:
+        return prior_complexity(dimension, horizon, horizon / num_episodes**2)
+    check_positive("prior_complexity", given)
+    return float(given)
+
+
+def _episode_errors(errors: ArrayLike | None, num_episodes: int, horizon: int) -> np.ndarray:
+    if errors is None:
+        return np.zeros(num_episodes)
+    errors = np.asarray(errors, float)
+    if errors.shape not in ((num_episodes,), (num_episodes, horizon)):
+        raise ValueError(
+            f"errors must have shape {(num_episodes,)} or {(num_episodes, horizon)}, one per episode or per stage, "
+            f"got {errors.shape}"
+        )
+    if not np.all((errors >= 0) & (errors <= 1)):
+        raise ValueError("errors must be total variation distances, in [0, 1]")
+    return errors if errors.ndim == 1 else errors.sum(axis=1)
+
+
+def _check_spectrum(
+    error: ArrayLike, dimension: int, smallest: ArrayLike, largest: ArrayLike
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    check_positive("error", error)
+    check_count("dimension", dimension)
+    check_positive("smallest", smallest)
+    arrays = np.broadcast_arrays(*(np.asarray(value, float) for value in (error, smallest, largest)))
+    if np.any(arrays[2] < arrays[1]):
+        raise ValueError(f"largest must be at least smallest, got {largest} and {smallest}")
+    return arrays[0], arrays[1], arrays[2]

@@ -137,7 +137,7 @@ def exact_feel_good(
             z = (tilts[action] + spread * normal(key_noise, flat_mean.shape, flat_mean.dtype)).astype(flat_mean.dtype)
             scores = inverse_temperature * (offsets + tilts @ z)
             probability = jnp.exp(jnp.max(scores) - jax.nn.logsumexp(scores)).astype(jnp.float32)
-            accepted = jax.random.uniform(key_accept) < probability
+            accepted = ~(jax.random.uniform(key_accept) >= probability)  # NaN ends the loop, and shows in the draw
             return key, z, probability, accepted, rejections + 1 - accepted.astype(jnp.int32)
 
         start = (

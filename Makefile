@@ -46,6 +46,7 @@ bench: $(VENV)/.installed  ## Print what noise, samplers and training cost
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/samplers.py
 	$(BIN)/python benchmarks/nchain.py
+	$(BIN)/python benchmarks/linear.py
 
 clean:  ## Remove everything the other targets made
 	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

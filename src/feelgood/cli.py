@@ -23,6 +23,9 @@ STUDIES = {
     "nchain": Study(
         "feelgood.studies.nchain", "NChainStudy", "deep exploration on the N-chain, after the paper's Figure 1"
     ),
+    "regret": Study(
+        "feelgood.studies.regret", "RegretStudy", "regret in linear MDPs: every row of the paper's Table 1, measured"
+    ),
     "samplers": Study(
         "feelgood.studies.samplers", "SamplersStudy", "every sampler on one feel-good posterior, drawn (a minute)"
     ),

@@ -29,6 +29,20 @@ class Bar:
             if not self._progress.console.is_terminal:
                 self._progress.console.print(f"{name}: {self._progress.tasks[task].fields['note']}")
 
+    @contextmanager
+    def count(self, name: str, total: int):
+        """Yields a function to call with a note as each of `total` pieces of work begins."""
+        task = self._progress.add_task(name, total=total, note="")
+
+        def begin(note: str) -> None:
+            done = self._progress.tasks[task].fields["note"]
+            self._progress.update(task, advance=1 if done else 0, note=note)
+            if not self._progress.console.is_terminal:
+                self._progress.console.print(f"{name}: {note}")
+
+        yield begin
+        self._progress.update(task, completed=total)
+
 
 @contextmanager
 def bar():

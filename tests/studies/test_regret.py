@@ -1,0 +1,96 @@
+"""The regret study end to end on a small lock, and what it says to bad input."""
+
+import pandas as pd
+import pytest
+
+from feelgood.results import store
+from feelgood.studies import regret
+
+
+def small(output, **options):
+    defaults = {
+        "mdps": ("lock",),
+        "algorithms": ("lsvi_ucb", "lsvi"),
+        "num_episodes": 60,
+        "num_seeds": 3,
+        "tuning_seeds": 1,
+        "output": output,
+    }
+    return regret.RegretStudy(**defaults | options)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    output = tmp_path_factory.mktemp("regret")
+    said = []
+    paths = regret.run(small(output), said.append)
+    return output, paths, said
+
+
+def test_a_study_leaves_tables_figures_and_a_manifest(finished):
+    output, paths, said = finished
+    assert {path.name for path in paths} == {"curves.parquet", "curves.png", "curves.pdf", "summary.md"}
+    assert all(path.stat().st_size > 0 for path in paths)
+    manifest = store.read_manifest(output / "manifest.json")
+    assert manifest["finished"]
+    assert manifest["spec"]["num_episodes"] == 60
+    assert "LSVI-UCB" in said[0]
+    table = pd.read_parquet(output / "curves.parquet")
+    last = table[table["episode"] == 60]
+    assert len(last) == 3 * 3  # tuned and theory for one, nothing to tune for the other
+    lost = last[last["algorithm"] == "lsvi"]["regret"]
+    assert (lost == 60).all()  # a lock is never opened by chance without exploring
+    assert table.groupby(["algorithm", "constants", "seed"])["regret"].apply(lambda r: r.is_monotonic_increasing).all()
+
+
+def test_scales_are_chosen_on_seeds_that_are_not_reported(finished):
+    output = finished[0]
+    tuning = pd.read_parquet(output / "cells" / "tune-lock-lsvi_ucb.parquet")
+    table = pd.read_parquet(output / "curves.parquet")
+    used = table[(table["algorithm"] == "lsvi_ucb") & (table["constants"] == "tuned")]
+    assert used["noise"].unique() == tuning.sort_values("regret")["noise"].iloc[0]
+    assert used["seed"].max() < regret.FIRST_TUNING_SEED
+
+
+def test_finished_cells_are_not_run_again(finished, monkeypatch):
+    output = finished[0]
+    monkeypatch.setattr(regret, "_regrets", lambda *_: pytest.fail("ran again"))
+    before = (output / "summary.md").read_text()
+    regret.run(small(output), lambda text: None)
+    assert (output / "summary.md").read_text() == before
+
+
+def test_another_study_is_not_overwritten(finished):
+    output = finished[0]
+    with pytest.raises(ValueError, match="holds another study"):
+        regret.run(small(output, num_episodes=80), lambda text: None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mdps": ("riverswimm",)}, "mdps must be one of .* did you mean 'riverswim'"),
+        ({"algorithms": ("lsvi_ucb", "lsvi_ucb")}, "algorithms must not repeat"),
+        ({"parts": ("curve",)}, "did you mean 'curves'"),
+        ({"num_episodes": 3}, "num_episodes must be a whole number of at least 20, got 3"),
+        ({"num_seeds": 1}, "num_seeds must be a whole number of at least 2, got 1"),
+    ],
+)
+def test_bad_options_are_named(tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        small(tmp_path, **options)
+
+
+def test_names_agree_with_the_library():
+    from feelgood.linear import mdps
+    from feelgood.linear.algorithms import ALGORITHMS
+    from feelgood.linear.theory import TABLE1
+    from feelgood.results.regret import _LOOKS
+
+    assert tuple(mdps.SUITE) == regret.MDPS
+    assert tuple(ALGORITHMS) == regret.ALGORITHMS
+    rows = {row.name: row for row in TABLE1}
+    assert {a.row for a in ALGORITHMS.values() if a.row} == set(rows)
+    for name, algorithm in ALGORITHMS.items():
+        claimed = _LOOKS[name][3]
+        assert claimed == (None if algorithm.row is None else tuple(rows[algorithm.row].regret))

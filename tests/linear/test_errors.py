@@ -63,7 +63,7 @@ def problem(seed, d, condition):
 @pytest.mark.parametrize("d", [1, 20])
 def test_total_variation_of_modes_is_that_of_the_laws(d):
     rng = np.random.default_rng(d)
-    ours = jax.jit(errors.total_variation_of_modes)
+    ours = jax.jit(diagnostics.total_variation_of_modes)
     theirs = jax.jit(lambda m, s: diagnostics.total_variation((m, jnp.diag(s**2)), (jnp.zeros(d), jnp.eye(d))))
     for spread in (0.001, 0.1, 0.5, 2.0):
         shift, scale = spread * rng.normal(size=d), np.exp(spread * rng.normal(size=d))
@@ -184,6 +184,23 @@ def test_bounds_are_tight_where_an_action_leads():
         assert 0.05 < true < 0.9
         assert upper - lower < 1e-4
         assert lower - 1e-5 <= true <= upper + 1e-5
+    # With BAOAB it is the rarity of departures alone that makes them so.
+    lower, upper = compiled("baoab")(0.1, np.eye(1), [6.0], [5.5], 8, [[1.0], [-1.0]], 0.5)
+    assert 0.05 < lower < upper < lower + 1e-4
+
+
+@pytest.mark.parametrize(("precision", "mean", "weight"), [(1.0, 0.5, 0.7), (2.0, 0.3, 1.5)])
+def test_before_the_first_step_only_the_distance_to_the_nearest_tilt_is_left(precision, mean, weight):
+    """The law is a point, at distance 1 from everything; the lower bound is 1 less the nearest tilt's distance to π."""
+    features, spacing = np.array([1.0, -0.6]), GRID[1] - GRID[0]
+    log_target = -precision * (GRID - mean) ** 2 / 2 + weight * np.max(np.outer(GRID, features), axis=1)
+    target = np.exp(log_target - log_target.max())
+    target /= target.sum() * spacing
+    tilts = scipy.stats.norm.pdf(GRID[:, None], mean + weight * features / precision, precision**-0.5)
+    distances = np.abs(tilts - target[:, None]).sum(0) * spacing / 2
+    lower, upper = compiled("langevin")(0.1, [[precision]], [mean], [0.0], 0, features[:, None], weight)
+    assert (lower, upper) == pytest.approx((1 - distances.min(), 1), abs=1e-4)
+    assert 0.01 < distances.min() < 0.5
 
 
 @functools.cache
@@ -410,3 +427,19 @@ def test_the_joint_error_by_hand():
     error = joint_error(last, first, jnp.linspace(-8, 8, 801))
     for ours, shift in ((error.joint, 0.5), (error.last, 0.3), (error.first, 0.4), (error.first_largest, 0.4)):
         assert ours == pytest.approx(2 * scipy.stats.norm.cdf(shift / 2) - 1, abs=1e-5)
+
+
+def test_the_error_of_stage_1_is_averaged_over_what_the_sampler_draws():
+    """It errs only where w₂ > 0.15, which the sampler draws more often than the posterior does."""
+    pdf = jax.scipy.stats.norm.pdf
+
+    def last(w2):
+        return pdf(w2), pdf(w2, 0.3)
+
+    def first(w1, w2):
+        return pdf(w1), pdf(w1, jnp.where(w2 > 0.15, 0.4, 0.0))
+
+    error = joint_error(last, first, jnp.linspace(-8, 8, 801))
+    largest = 2 * scipy.stats.norm.cdf(0.2) - 1
+    assert float(error.first_largest) == pytest.approx(largest, abs=1e-5)
+    assert float(error.first) == pytest.approx(largest * scipy.stats.norm.cdf(0.15), abs=1e-3)

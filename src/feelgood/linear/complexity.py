@@ -16,15 +16,14 @@ import numpy as np
 from scipy import stats
 
 from feelgood.checks import check_choice, check_count, check_positive
-from feelgood.linear.errors import total_variation_of_modes
 from feelgood.samplers import diagnostics
-from feelgood.samplers.diagnostics import Kernel
+from feelgood.samplers.diagnostics import Kernel, total_variation_of_modes
 from feelgood.typing import Array, Scalar
 
-__all__ = ["SCHEMES", "Need", "Scheme", "exponents", "gradients_needed", "spectrum", "sweep"]
+__all__ = ["SCHEMES", "Family", "Need", "exponents", "gradients_needed", "spectrum", "sweep"]
 
 
-class Scheme(NamedTuple):
+class Family(NamedTuple):
     """A sampler with one gradient per step.
 
     Attributes:
@@ -38,11 +37,11 @@ class Scheme(NamedTuple):
     exponents: tuple[float, float, float] | None
 
 
-SCHEMES: dict[str, Scheme] = {
-    "lmc": Scheme(lambda tau, _: diagnostics.langevin_kernel(tau, 1.0), False, (2.0, 1.0, 2.0)),
-    "ulmc": Scheme(lambda tau, gamma: diagnostics.underdamped_exact_kernel(tau, gamma, 1.0), True, (1.5, 0.5, 1.0)),
-    "ulmc_euler": Scheme(lambda tau, gamma: diagnostics.underdamped_kernel(tau, gamma, 1.0), True, None),
-    "baoab": Scheme(lambda tau, gamma: diagnostics.underdamped_splitting_kernel(tau, gamma, 1.0), True, None),
+SCHEMES: dict[str, Family] = {
+    "lmc": Family(lambda tau, _: diagnostics.langevin_kernel(tau, 1.0), False, (2.0, 1.0, 2.0)),
+    "ulmc": Family(lambda tau, gamma: diagnostics.underdamped_exact_kernel(tau, gamma, 1.0), True, (1.5, 0.5, 1.0)),
+    "ulmc_euler": Family(lambda tau, gamma: diagnostics.underdamped_kernel(tau, gamma, 1.0), True, None),
+    "baoab": Family(lambda tau, gamma: diagnostics.underdamped_splitting_kernel(tau, gamma, 1.0), True, None),
 }
 """LMC; ULMC in closed form, of which Theorem 2 speaks; its Euler scheme, which the paper runs; and a splitting."""
 
@@ -65,7 +64,7 @@ def spectrum(condition: Scalar, dimension: int) -> np.ndarray:
 
 
 def gradients_needed(
-    scheme: Scheme,
+    scheme: Family,
     curvature: np.ndarray,
     offset: np.ndarray,
     target: Scalar,
@@ -229,7 +228,7 @@ class _Candidates(NamedTuple):
     stationary: np.ndarray
 
 
-def _candidates(scheme: Scheme, curvature: np.ndarray, step_sizes: np.ndarray, frictions: np.ndarray) -> _Candidates:
+def _candidates(scheme: Family, curvature: np.ndarray, step_sizes: np.ndarray, frictions: np.ndarray) -> _Candidates:
     step_sizes, frictions = (axis.ravel() for axis in np.meshgrid(step_sizes, frictions, indexing="ij"))
     affine = jax.vmap(lambda step_size, friction: scheme.kernel(step_size, friction).affine(jnp.asarray(curvature)))
     matrix, noise = (np.asarray(part) for part in affine(jnp.asarray(step_sizes), jnp.asarray(frictions)))

@@ -6,7 +6,13 @@ from feelgood.samplers.diagnostics.chains import (
     effective_sample_size,
     split_rhat,
 )
-from feelgood.samplers.diagnostics.distances import kl, total_variation, total_variation_bounds, wasserstein2
+from feelgood.samplers.diagnostics.distances import (
+    kl,
+    total_variation,
+    total_variation_bounds,
+    total_variation_of_modes,
+    wasserstein2,
+)
 from feelgood.samplers.diagnostics.kernels import (
     Kernel,
     adaptive_underdamped_kernel,
@@ -41,6 +47,7 @@ __all__ = [
     "target_law",
     "total_variation",
     "total_variation_bounds",
+    "total_variation_of_modes",
     "underdamped_exact_kernel",
     "underdamped_kernel",
     "underdamped_splitting_kernel",

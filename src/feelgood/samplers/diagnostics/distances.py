@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from feelgood.samplers.diagnostics.laws import GaussianLaw
 from feelgood.typing import Array
 
-__all__ = ["kl", "total_variation", "total_variation_bounds", "wasserstein2"]
+__all__ = ["kl", "total_variation", "total_variation_bounds", "total_variation_of_modes", "wasserstein2"]
 
 Law: TypeAlias = GaussianLaw | tuple[ArrayLike, ArrayLike]
 
@@ -110,6 +110,20 @@ def total_variation(p: Law, q: Law) -> Array:
     """
     p, q = _as_laws(p, q)
     scale, shift = _standardise(p, q)
+    return _unless_singular(p, q, total_variation_of_modes(shift, scale), 1.0)
+
+
+def total_variation_of_modes(shift: Array, scale: Array) -> Array:
+    """The total variation between N(μ, diag σ²) and N(0, I): `total_variation` where the variables are changed already.
+
+    It spares the cubic cost of that change and its rounding, so the error does not depend on any condition number.
+
+    Args:
+      shift: μ, (d,).
+      scale: σ ≥ 0, (d,); 0 gives 1.
+    """
+    collapsed = jnp.any(scale <= 0)
+    scale = jnp.where(scale <= 0, 1, scale)
     dtype = scale.dtype
     # Beyond t = log(4/eps) even the integral of 1/cosh is below rounding.
     size = int(math.log(4 / float(jnp.finfo(dtype).eps)) / _SPACING) + 1
@@ -130,7 +144,7 @@ def total_variation(p: Law, q: Law) -> Array:
     overlap = jnp.real(jnp.exp(log_moment(z)) * slope / jnp.cosh(z))
     # ∫ 1/cosh = π: taking the difference node by node keeps small distances accurate.
     value = jnp.sum(weights * (1 / jnp.cosh(nodes) - overlap))
-    return _unless_singular(p, q, jnp.clip(value, 0, 1), 1.0)
+    return jnp.where(collapsed, 1.0, jnp.clip(value, 0, 1))
 
 
 def total_variation_bounds(p: Law, q: Law) -> tuple[Array, Array]:

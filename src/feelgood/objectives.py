@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from feelgood.checks import check_choice, check_non_negative, check_positive
 from feelgood.typing import Array, Params, Potential, PRNGKey, Scalar
 
-__all__ = ["Minibatch", "Objective", "feel_good", "gaussian_prior", "potential", "td", "td_errors"]
+__all__ = ["Minibatch", "Objective", "feel_good", "gaussian_prior", "potential", "target_key", "td", "td_errors"]
 
 OnlineQ: TypeAlias = Callable[[Params, Any, PRNGKey | None], Array]
 TargetQ: TypeAlias = Callable[[Any, PRNGKey | None], Array]
@@ -121,6 +121,11 @@ def _split(key: PRNGKey | None) -> tuple[PRNGKey | None, PRNGKey | None]:
         return None, None
     key_online, key_target = jax.random.split(key)
     return key_online, key_target
+
+
+def target_key(key: PRNGKey) -> PRNGKey:
+    """The key that a potential with this key gives to its target network."""
+    return jax.random.split(key)[1]
 
 
 def _members(array: Array, like: Array) -> Array:

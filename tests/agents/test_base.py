@@ -7,7 +7,7 @@ import pytest
 
 from feelgood import networks, noise, samplers
 from feelgood.agents import ZOO, Options, Spaces, epsilon_greedy, greedy, make_agent, one_member_an_episode, value_agent
-from feelgood.objectives import gaussian_prior, td
+from feelgood.objectives import gaussian_prior, potential, td
 from feelgood.replay import Batch
 
 SPACES = Spaces((5,), 3)
@@ -33,6 +33,11 @@ def minibatch(seed, batch_size=16):
         first_observation=observations[2],
         slot=jnp.arange(batch_size),
     )
+
+
+def update(agent, key, state, batch, num_data):
+    """One update as the training loop makes it: the target looks ahead, then the network moves."""
+    return agent.update(key, state, batch, num_data, agent.look_ahead(key, state, batch))
 
 
 def in_numpy(tree):
@@ -128,13 +133,13 @@ def test_five_updates_are_those_of_the_equations_in_float64(name, form):
     ours = Recomputed(name, form, in_numpy(state.sampler.params))
     target = in_numpy(state.target)
     weight = HYPER["feel_good_weight"] if name.startswith("fg") else 0.0
-    update = jax.jit(agent.update)
+    step = jax.jit(lambda *inputs: update(agent, *inputs))
     for i in range(5):
         key = jax.random.fold_in(jax.random.key(2), i)
         batch = minibatch(i)
         value, slope = gradient(ours.params, target, batch, weight)
         ours.step(slope, in_numpy(noise.normal_like(jax.random.split(key)[1], state.sampler.params)))
-        state, info = update(key, state, batch, 100)
+        state, info = step(key, state, batch, 100)
         np.testing.assert_allclose(info.potential, value, rtol=1e-5)
         # Per leaf, relative to its largest entry: what rounding leaves after i + 1 steps in float32.
         for mine, theirs in zip(ours.params, in_numpy(state.sampler.params), strict=True):
@@ -198,7 +203,8 @@ def test_the_sum_reduction_multiplies_the_data_and_leaves_the_prior():
     batch = minibatch(0)
 
     def value(objective, num_data, **settings):
-        return float(linear_agent(objective, **settings).update(jax.random.key(1), state, batch, num_data)[1].potential)
+        agent = linear_agent(objective, **settings)
+        return float(update(agent, jax.random.key(1), state, batch, num_data)[1].potential)
 
     data = value(td(), 40)
     prior = sum((p**2).sum() for p in in_numpy(state.sampler.params)) / 2
@@ -208,12 +214,41 @@ def test_the_sum_reduction_multiplies_the_data_and_leaves_the_prior():
 
 def test_synchronising_copies_the_network_to_the_target_exactly_and_nothing_else():
     agent = linear_agent(td())
-    state, _ = agent.update(jax.random.key(1), agent.init(jax.random.key(0)), minibatch(0), 16)
+    state, _ = update(agent, jax.random.key(1), agent.init(jax.random.key(0)), minibatch(0), 16)
     synced = agent.sync(state)
     same = lambda a, b: jax.tree.all(jax.tree.map(np.array_equal, a, b))
     assert not same(state.target, state.sampler.params)
     assert same(synced.target, state.sampler.params)
     assert same(synced.sampler, state.sampler)
+
+
+def test_the_average_moves_when_the_target_does_and_evaluation_alone_acts_on_it():
+    agent = linear_agent(td(), average=0.75)
+    start = agent.init(jax.random.key(0))
+    first, _ = update(agent, jax.random.key(1), start, minibatch(0), 16)
+    assert jax.tree.all(jax.tree.map(np.array_equal, first.average, start.sampler.params))
+    second, _ = update(agent, jax.random.key(2), agent.sync(first), minibatch(1), 16)
+    state = agent.sync(second)
+    whole = zip(*(in_numpy(tree) for tree in (start.target, first.sampler.params, state.target)), strict=True)
+    expected = [0.75 * (0.75 * w0 + 0.25 * w1) + 0.25 * w2 for w0, w1, w2 in whole]
+    for found, wanted in zip(in_numpy(state.average), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
+    # The average upside down: what is best there is worst for the draw.
+    turned = state._replace(average=jax.tree.map(jnp.negative, state.sampler.params))
+    values = np.asarray(state.sampler.params(jnp.ones(5)))
+    assert agent.explore(jax.random.key(3), turned, 0, jnp.ones(5), 0.0) == values.argmax()
+    assert agent.exploit(jax.random.key(3), turned, 0, jnp.ones(5)) == values.argmin()
+
+
+def test_looking_ahead_gives_the_potential_that_the_target_network_itself_would_with_its_own_noise():
+    network = networks.network(lambda key: networks.noisy_mlp(key, 5, (4,), 3))
+    agent = value_agent(network, td(double=True), samplers.langevin(0.1, float("inf")))
+    state = agent.init(jax.random.key(0))._replace(target=network.init(jax.random.key(1))[0])
+    batch, key = minibatch(0), jax.random.key(2)
+    q = lambda params, observation, key: network.apply(params, state.frozen, observation, key)
+    target_q = lambda observation, key: network.apply(state.target, state.frozen, observation, key)
+    expected = potential(td(double=True), q, target_q, batch, jax.random.split(key)[0])(state.sampler.params)
+    assert update(agent, key, state, batch, 16)[1].potential == pytest.approx(float(expected), rel=1e-6)
 
 
 def test_a_noisy_network_acts_and_learns_with_a_new_draw_for_every_key():
@@ -228,7 +263,7 @@ def test_a_noisy_network_acts_and_learns_with_a_new_draw_for_every_key():
     def draw(key):
         explored = agent.explore(key, state, context, observation, 0.0)
         exploited = agent.exploit(key, state, context, observation)
-        return explored, exploited, agent.update(key, state, minibatch(0), 16)[1].potential
+        return explored, exploited, update(agent, key, state, minibatch(0), 16)[1].potential
 
     explored, exploited, potentials = draw(keys)
     assert len(np.unique(explored)) > 1
@@ -239,6 +274,6 @@ def test_a_noisy_network_acts_and_learns_with_a_new_draw_for_every_key():
 def test_random_priors_are_held_fixed_while_the_rest_learns():
     agent = make_agent("bootstrapped_dqn", SPACES, options=Options(hidden=(4,), num_members=2))
     state = agent.init(jax.random.key(0))
-    moved, _ = jax.jit(agent.update)(jax.random.key(1), state, minibatch(0), 16)
+    moved, _ = update(agent, jax.random.key(1), state, minibatch(0), 16)
     assert jax.tree.all(jax.tree.map(np.array_equal, moved.frozen, state.frozen))
     assert not any(jax.tree.leaves(jax.tree.map(np.array_equal, moved.sampler.params, state.sampler.params)))

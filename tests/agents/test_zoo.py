@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from feelgood.agents import ZOO, Options, Spaces, make_agent
+from feelgood.agents import ZOO, Options, Spaces, anneal, make_agent
 from feelgood.envs import Environment, Spec
 from feelgood.envs.diagnostic import DIAGNOSTICS
 from feelgood.replay import Batch
@@ -39,6 +39,7 @@ _CALM = {"inverse_temperature": 1e12}
 _UNDERDAMPED = {**_CALM, "step_size": 0.1, "friction": 1.0, "bias_factor": 0.01}
 HYPER = {
     "fg_ulmcdqn": {**_UNDERDAMPED, "feel_good_weight": 1e-5},
+    "steady_fg_ulmcdqn": {**_UNDERDAMPED, "feel_good_weight": 1e-5},
     "fg_lmcdqn": {**_CALM, "step_size": 0.05, "bias_factor": 0.01, "feel_good_weight": 1e-5},
     "ulmcdqn": _UNDERDAMPED,
     "adam_lmcdqn": {**_CALM, "step_size": 0.05, "bias_factor": 0.01},
@@ -105,7 +106,7 @@ WITHOUT_CHOICE = [NAMES.index(name) for name in ("constant_reward", "discounting
 
 
 # The slow ones are made of the same parts as the others, and their updates are checked number by number in test_base.
-SLOW = ("fg_lmcdqn", "ulmcdqn", "adam_lmcdqn", "lmcdqn")
+SLOW = ("steady_fg_ulmcdqn", "fg_lmcdqn", "ulmcdqn", "adam_lmcdqn", "lmcdqn")
 
 
 @pytest.fixture(
@@ -189,7 +190,8 @@ def test_the_double_option_lets_the_online_network_choose():
         state = agent.init(jax.random.key(0))
         # The target network is the online one upside down, so that they disagree on the best action.
         state = state._replace(target=jax.tree.map(jnp.negative, state.target))
-        losses.append(float(agent.update(jax.random.key(1), state, batch, 1)[1].potential))
+        next_values = agent.look_ahead(jax.random.key(1), state, batch)
+        losses.append(float(agent.update(jax.random.key(1), state, batch, 1, next_values)[1].potential))
     dense = state.sampler.params.layers[0]
     value, after = (np.asarray(o @ dense.weight + dense.bias[None])[0] for o in (jnp.ones((1, 3)), batch[4]))
     expected = [(1 + 0.9 * (-after).max() - value[0]) ** 2, (1 - 0.9 * after.max() - value[0]) ** 2]
@@ -200,6 +202,18 @@ def test_every_member_has_a_line_on_what_it_is_and_defaults_that_its_sampler_acc
     for name, recipe in ZOO.items():
         assert recipe.summary
         assert make_agent(name, SPACES, recipe.hyper, SMALL)
+
+
+def test_what_has_an_end_moves_to_it_linearly_and_the_rest_stays():
+    hyper = {"step_size": 0.4, "step_size_end": 0.0, "average": 0.9, "friction": 1.0, "friction_end": 3.0}
+    assert anneal(hyper, 0.0) == hyper
+    assert anneal(hyper, 0.25) == pytest.approx({**hyper, "step_size": 0.3, "friction": 1.5})
+    assert anneal(hyper, 1.0) == pytest.approx({**hyper, "step_size": 0.0, "friction": 3.0})
+
+
+def test_every_end_is_that_of_a_hyper_parameter_beside_it():
+    for recipe in ZOO.values():
+        assert all(name.removesuffix("_end") in recipe.hyper for name in recipe.hyper)
 
 
 def test_wrong_names_are_refused_with_the_nearest_match():

@@ -65,10 +65,10 @@ def spy(num_updates=0, *, explore=_stamp, exploit=lambda key, *_: jnp.int32(1), 
     """Counts its gradient steps in place of parameters, and writes down what it is given in the first `num_updates`."""
 
     def make(spaces, hyper):
-        def update(key, state, batch, num_data):
+        def update(key, state, batch, num_data, next_values):
             count, log = state.sampler
             if num_updates:
-                seen = {"target": state.target, "key": jax.random.key_data(key), "num_data": num_data, "batch": batch}
+                seen = {"target": next_values, "key": jax.random.key_data(key), "num_data": num_data, "batch": batch}
                 log = jax.tree.map(lambda rows, row: rows.at[count.astype(jnp.int32)].set(row), log, seen)
             return state._replace(sampler=SamplerState(count + 1, log)), Info(*(jnp.zeros(()) for _ in Info._fields))
 
@@ -77,6 +77,7 @@ def spy(num_updates=0, *, explore=_stamp, exploit=lambda key, *_: jnp.int32(1), 
             begin=lambda key: jnp.zeros((), jnp.int32),
             explore=explore,
             exploit=exploit,
+            look_ahead=lambda key, state, batch: state.target,
             update=update,
             sync=lambda state: state._replace(target=state.sampler.params),
             is_random=is_random,
@@ -122,10 +123,10 @@ def test_the_target_is_the_network_as_it_was_at_the_last_multiple_of_the_period(
     def make(spaces, hyper):
         agent = spy()(spaces, hyper)
 
-        def update(key, state, batch, num_data):
+        def update(key, state, batch, num_data, next_values):
             count, log = state.sampler
-            state, info = agent.update(key, state, batch, num_data)
-            log = log.at[count.astype(jnp.int32)].set(state.target)
+            state, info = agent.update(key, state, batch, num_data, next_values)
+            log = log.at[count.astype(jnp.int32)].set(next_values)
             return state._replace(sampler=SamplerState(count + 1, log)), info
 
         def init(key):
@@ -369,6 +370,20 @@ def test_evaluating_more_often_or_with_other_keys_changes_no_bit_of_the_training
         if seed < 2:
             state, _ = ADVANCE(state, hyper, jnp.int32(seed))
     assert same(state, train([0.05] * 3)[0])
+
+
+def test_the_schedule_says_what_the_hyper_parameters_are_in_each_block():
+    # The spy writes the step size of its update in place of the target's value.
+    def make(spaces, hyper):
+        agent = spy(SPIED.num_steps * SPIED.num_updates)(spaces, hyper)
+        return agent._replace(look_ahead=lambda key, state, batch: jnp.asarray(hyper["step_size"], jnp.float32))
+
+    one = trainer(counter(), make, SPIED, lambda hyper, progress: {"step_size": hyper["step_size"] * (1 - progress)})
+    state = one.init(jax.random.key(0), {"step_size": 8.0})
+    for chunk in range(2):
+        state, _ = jax.jit(one.advance)(state, {"step_size": 8.0}, jnp.int32(chunk))
+    # Eight blocks of ten gradient steps.
+    np.testing.assert_allclose(state.agent.sampler.memory["target"], np.repeat(np.arange(8.0, 0, -1), 10), rtol=1e-6)
 
 
 def test_a_cut_is_bootstrapped_through_with_a_single_action():

@@ -9,7 +9,7 @@ from feelgood.agents.base import (
     one_member_an_episode,
     value_agent,
 )
-from feelgood.agents.zoo import ZOO, Options, Recipe, Spaces, make_agent
+from feelgood.agents.zoo import ZOO, Options, Recipe, Spaces, anneal, make_agent
 
 __all__ = [
     "ZOO",
@@ -19,6 +19,7 @@ __all__ = [
     "Options",
     "Recipe",
     "Spaces",
+    "anneal",
     "epsilon_greedy",
     "greedy",
     "make_agent",

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from feelgood.networks import Network
-from feelgood.objectives import Objective, potential
+from feelgood.objectives import Objective, potential, target_key
 from feelgood.samplers import Info, Sampler, SamplerState
 from feelgood.typing import Array, Params, PRNGKey, Scalar
 
@@ -21,11 +22,13 @@ class AgentState(NamedTuple):
       sampler: the sampler's state, with the parameters of the network in it.
       frozen: arrays of the network that are not trained (prior networks).
       target: the parameters that targets are computed with.
+      average: moving average of the parameters, for evaluation; empty where the agent keeps none.
     """
 
     sampler: SamplerState
     frozen: Any
     target: Params
+    average: Any = ()
 
 
 class Agent(NamedTuple):
@@ -37,8 +40,11 @@ class Agent(NamedTuple):
       explore: `(key, state, context, observation, progress) -> action` in training; `progress` in [0, 1] is the share
         of the budget used.
       exploit: `(key, state, context, observation) -> action` in evaluation.
-      update: `(key, state, batch, num_data) -> (state, info)`, one step of the sampler on one minibatch.
-      sync: `state -> state` with the target network brought up to date.
+      look_ahead: `(key, state, batch) -> next_values`, what the target network says of the successors. The target
+        stands still between two syncs, so this can be done for many minibatches at once, outside the loop of updates.
+      update: `(key, state, batch, num_data, next_values) -> (state, info)`, one step of the sampler on one minibatch;
+        `next_values` come from `look_ahead` with the same key.
+      sync: `state -> state` with the target network, and the average if there is one, brought up to date.
       is_random: whether `exploit` draws anything, so that one episode does not tell all.
     """
 
@@ -46,7 +52,8 @@ class Agent(NamedTuple):
     begin: Callable[[PRNGKey], Array]
     explore: Callable[[PRNGKey, AgentState, Array, Any, Scalar], Array]
     exploit: Callable[[PRNGKey, AgentState, Array, Any], Array]
-    update: Callable[[PRNGKey, AgentState, Any, Scalar], tuple[AgentState, Info]]
+    look_ahead: Callable[[PRNGKey, AgentState, Any], Array]
+    update: Callable[[PRNGKey, AgentState, Any, Scalar, Array], tuple[AgentState, Info]]
     sync: Callable[[AgentState], AgentState]
     is_random: bool = False
 
@@ -127,6 +134,7 @@ def value_agent(
     exploration: Exploration | None = None,
     *,
     reduction: str = "mean",
+    average: Scalar | None = None,
     is_random: bool = False,
 ) -> Agent:
     """Puts an agent together: moves the network by the sampler through the potential, acts on where it stands.
@@ -137,13 +145,16 @@ def value_agent(
       sampler: any sampler of this package.
       exploration: from values to actions; `greedy` if not given.
       reduction: how a minibatch stands for all the data, "mean" or "sum"; see `feelgood.objectives.potential`.
+      average: decay ρ of a moving average w̄ ← ρ w̄ + (1 − ρ) w of the parameters, taken whenever the target is brought
+        up to date: the mean of the posterior, where the parameters are draws from it. Training acts on the draw,
+        evaluation on the average. None: both act on the draw.
       is_random: whether evaluation draws anything (noisy networks, an active member).
     """
     exploration = greedy() if exploration is None else exploration
 
     def init(key: PRNGKey) -> AgentState:
         params, frozen = network.init(key)
-        return AgentState(sampler.init(params), frozen, params)
+        return AgentState(sampler.init(params), frozen, params, () if average is None else params)
 
     def explore(key, state, context, observation, progress):
         key_network, key_action = jax.random.split(key)
@@ -152,23 +163,29 @@ def value_agent(
 
     def exploit(key, state, context, observation):
         key_network, key_action = jax.random.split(key)
-        values = network.apply(state.sampler.params, state.frozen, observation, key_network)
-        return exploration.exploit(key_action, context, values)
+        params = state.sampler.params if average is None else state.average
+        return exploration.exploit(key_action, context, network.apply(params, state.frozen, observation, key_network))
 
-    def update(key, state, batch, num_data):
+    def look_ahead(key, state, batch):
+        key_networks, _ = jax.random.split(key)
+        return network.apply(state.target, state.frozen, batch.next_observation, target_key(key_networks))
+
+    def update(key, state, batch, num_data, next_values):
         key_networks, key_sampler = jax.random.split(key)
 
         def q(params, observation, key):
             return network.apply(params, state.frozen, observation, key)
 
         def target_q(observation, key):
-            return network.apply(state.target, state.frozen, observation, key)
+            return next_values
 
         loss = potential(objective, q, target_q, batch, key_networks, reduction=reduction, num_data=num_data)
         moved, info = sampler.step(key_sampler, state.sampler, loss)
         return state._replace(sampler=moved), info
 
     def sync(state: AgentState) -> AgentState:
-        return state._replace(target=state.sampler.params)
+        params = state.sampler.params
+        mean = () if average is None else optax.incremental_update(params, state.average, 1 - average)
+        return state._replace(target=params, average=mean)
 
-    return Agent(init, exploration.begin, explore, exploit, update, sync, is_random)
+    return Agent(init, exploration.begin, explore, exploit, look_ahead, update, sync, is_random)

@@ -143,13 +143,25 @@ class Trainer(NamedTuple):
     advance: Callable[[RunState, Any, Any], tuple[RunState, Record]]
 
 
-def trainer(environment: Environment, make_agent: Callable[[Spaces, Any], Agent], protocol: Protocol) -> Trainer:
+def _constant(hyper: Any, progress: Scalar) -> Any:
+    del progress
+    return hyper
+
+
+def trainer(
+    environment: Environment,
+    make_agent: Callable[[Spaces, Any], Agent],
+    protocol: Protocol,
+    schedule: Callable[[Any, Scalar], Any] = _constant,
+) -> Trainer:
     """Builds the functions of one run.
 
     Args:
       environment: a functional environment.
       make_agent: `(spaces, hyper) -> Agent`; called with traced hyper-parameters.
       protocol: how the run goes.
+      schedule: `(hyper, progress) -> hyper`, what the hyper-parameters are at `progress` in [0, 1] of the budget;
+        looked up at the start of each block.
     """
     spec = environment.spec
     if spec.max_episode_steps is None:
@@ -208,7 +220,7 @@ def trainer(environment: Environment, make_agent: Callable[[Spaces, Any], Agent]
         return jax.lax.scan(play, episode, jax.random.split(key, num_steps))
 
     def init(key: PRNGKey, hyper: Any) -> RunState:
-        agent = make_agent(spaces, hyper)
+        agent = make_agent(spaces, schedule(hyper, 0.0))
         key_init, key_begin, key_collect, key_run = jax.random.split(key, 4)
         state = agent.init(key_init)
         episode = begin(agent, key_begin)
@@ -240,41 +252,41 @@ def trainer(environment: Environment, make_agent: Callable[[Spaces, Any], Agent]
         return jnp.mean(jax.vmap(play_episode)(jax.random.split(key, protocol.num_evaluation_episodes)))
 
     def advance(run: RunState, hyper: Any, chunk: Any) -> tuple[RunState, Record]:
-        agent = make_agent(spaces, hyper)
         num_blocks = protocol.evaluation_period // protocol.steps_per_block
-
-        def learn(state: AgentState, inputs):
-            key, batch, num_data = inputs
-            if first is not None:
-                batch = batch._replace(first_observation=first[None])
-            state, info = agent.update(key, state, batch, num_data)
-            return state, info.potential
 
         def block(carry, index):
             run, num_gradients = carry
             key_next, key_collect, key_batches, key_updates = jax.random.split(run.key, 4)
-            step = chunk * protocol.evaluation_period + index * protocol.steps_per_block
+            progress = (chunk * protocol.evaluation_period + index * protocol.steps_per_block) / protocol.num_steps
+            agent = make_agent(spaces, schedule(hyper, progress))
             episode, (transitions, ended, returns) = collect(
-                agent, key_collect, run.agent, run.episode, protocol.steps_per_block, step / protocol.num_steps
+                agent, key_collect, run.agent, run.episode, protocol.steps_per_block, progress
             )
             data = ring.add_batch(run.replay, transitions)
             # The replay stands still during the updates, so all minibatches of the block are drawn at once.
             batches = ring.sample(key_batches, data, updates_per_block * protocol.batch_size, protocol.discount)
             shape = (updates_per_block // stretch, stretch)
             batches = jax.tree.map(lambda x: x.reshape(*shape, protocol.batch_size, *x.shape[1:]), batches)
-            num_data = jnp.broadcast_to(data.size, shape)
+
+            def learn(state: AgentState, inputs):
+                key, batch, next_values = inputs
+                if first is not None:
+                    batch = batch._replace(first_observation=first[None])
+                state, info = agent.update(key, state, batch, data.size, next_values)
+                return state, info.potential
 
             def stretches(carry, inputs):
                 state, count = carry
-                state, potentials = jax.lax.scan(learn, state, inputs)
+                keys, batches = inputs
+                # The target stands still during a stretch, so it looks at all its minibatches at once.
+                next_values = jax.vmap(agent.look_ahead, (0, None, 0))(keys, state, batches)
+                state, potentials = jax.lax.scan(learn, state, (keys, batches, next_values))
                 count = count + stretch
                 state = jax.lax.cond(count % protocol.target_period == 0, agent.sync, lambda state: state, state)
                 return (state, count), jnp.mean(potentials)
 
             keys = jax.random.split(key_updates, shape)
-            (state, num_gradients), potentials = jax.lax.scan(
-                stretches, (run.agent, num_gradients), (keys, batches, num_data)
-            )
+            (state, num_gradients), potentials = jax.lax.scan(stretches, (run.agent, num_gradients), (keys, batches))
             success = ended & (returns >= protocol.success_return)
             times = index * protocol.steps_per_block + 1 + jnp.arange(protocol.steps_per_block)
             outcome = (

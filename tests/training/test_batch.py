@@ -166,10 +166,17 @@ def test_a_batch_killed_twice_at_any_moment_ends_with_the_bits_of_an_undisturbed
     assert_same_bits(curves_in(tmp_path / "curves.npz"), undisturbed)
 
 
-def test_two_devices_with_an_odd_number_of_runs_give_the_curves_of_one(tmp_path, script, undisturbed):
-    process = script(flags="--xla_force_host_platform_device_count=2")
-    _, errors = process.communicate(timeout=120)
+@pytest.mark.parametrize("begun_on_one", [False, True])
+def test_two_devices_with_an_odd_number_of_runs_give_the_curves_of_one(
+    tmp_path, script, stopped, undisturbed, begun_on_one
+):
+    path = tmp_path / "state.npz"
+    if begun_on_one:
+        path.write_bytes(stopped)
+    process = script(path if begun_on_one else "", flags="--xla_force_host_platform_device_count=2")
+    lines, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
+    assert lines.split()[0] == ("3" if begun_on_one else "1")
     curves = curves_in(tmp_path / "curves.npz")
     assert curves.initial.shape == (3,)
     assert curves.record.evaluation.shape == (3, NUM_CHUNKS)

@@ -87,7 +87,8 @@ def run_batch(
       seeds: (runs,) integers; run i uses `jax.random.key(seeds[i])`.
       hyper: a pytree of arrays with leading axis `runs`.
       label: what this batch is; a checkpoint made for another batch is refused.
-      path: where to keep the checkpoint; None keeps none. An existing one is continued from.
+      path: where to keep the checkpoint; None keeps none. An existing one is continued from, on any number of devices
+        (to the same bits where the number is the same).
       checkpoint_seconds: least time between two checkpoints.
       report: called after every chunk.
     """
@@ -121,10 +122,13 @@ def run_batch(
 
     shapes = jax.eval_shape(start, keys, hyper)
     record = jax.eval_shape(advance, shapes[0], hyper, jnp.int32(0))[1]
-    curves = jax.tree.map(lambda x: np.zeros((len(keys), num_chunks), x.dtype), record)
+    curves = jax.tree.map(lambda x: np.zeros((num_runs, num_chunks), x.dtype), record)
+    # What is saved is without the padding, which depends on the number of devices.
+    cut = lambda tree: jax.tree.map(lambda x: x[:num_runs], tree)
     if path is not None and path.exists():
-        state, initial, curves, done = checkpoint.load(path, (*shapes, curves, np.int64(0)), label)
-        curves = jax.tree.map(np.array, curves)
+        like = (*jax.eval_shape(cut, shapes), curves, np.int64(0))
+        state, initial, curves, done = checkpoint.load(path, like, label)
+        state, initial, curves = jax.tree.map(pad, state), pad(initial), jax.tree.map(np.array, curves)
     else:
         (state, initial), done = start(keys, hyper), 0
 
@@ -133,12 +137,12 @@ def run_batch(
         for chunk in range(int(done), num_chunks):
             state, record = advance(state, hyper, jnp.int32(chunk))
             for curve, values in zip(curves, record, strict=True):
-                curve[:, chunk] = values
-            report(Progress(chunk + 1, num_chunks, num_runs, float(np.mean(curves.evaluation[:num_runs, chunk]))))
+                curve[:, chunk] = np.asarray(values)[:num_runs]
+            report(Progress(chunk + 1, num_chunks, num_runs, float(np.mean(curves.evaluation[:, chunk]))))
             due = time.monotonic() - saved > checkpoint_seconds and chunk + 1 < num_chunks
             if path is not None and (due or stop.is_set()):
-                checkpoint.save(path, (state, initial, curves, np.int64(chunk + 1)), label)
+                checkpoint.save(path, (cut(state), cut(initial), curves, np.int64(chunk + 1)), label)
                 saved = time.monotonic()
             if stop.is_set():
                 raise Interrupted
-    return Curves(np.asarray(initial)[:num_runs], jax.tree.map(lambda x: x[:num_runs], curves))
+    return Curves(np.asarray(initial)[:num_runs], curves)

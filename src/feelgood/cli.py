@@ -23,6 +23,14 @@ STUDIES = {
     "nchain": Study(
         "feelgood.studies.nchain", "NChainStudy", "deep exploration on the N-chain, after the paper's Figure 1"
     ),
+    "sensitivity": Study(
+        "feelgood.studies.sensitivity",
+        "SensitivityStudy",
+        "score on the N-chain against feel-good weight and friction",
+    ),
+    "frontier": Study(
+        "feelgood.studies.frontier", "FrontierStudy", "the longest N-chain each agent solves, at two budgets"
+    ),
     "regret": Study(
         "feelgood.studies.regret", "RegretStudy", "regret in linear MDPs: every row of the paper's Table 1, measured"
     ),

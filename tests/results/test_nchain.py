@@ -5,7 +5,17 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from feelgood.results.nchain import as_markdown, draw_curves, draw_lengths, interval, summarise
+from feelgood.results.nchain import (
+    as_markdown,
+    draw_curves,
+    draw_frontier,
+    draw_lengths,
+    draw_sensitivity,
+    frontier_as_markdown,
+    interval,
+    sensitivity_as_markdown,
+    summarise,
+)
 
 
 @pytest.mark.parametrize("n", [2, 3, 8, 200])
@@ -107,3 +117,47 @@ def test_figures_have_a_panel_for_each_length_and_a_line_for_each_agent(curves):
     assert line.get_ydata()[-1] == pytest.approx((10 + 4 + 0) / 3)
     score = draw_lengths(summarise(curves, 10.0)).axes[0].get_lines()[0]
     assert dict(zip(score.get_xdata(), score.get_ydata(), strict=True)) == pytest.approx({25: 4.0, 50: 0.0})
+
+
+def test_sensitivity_has_a_table_and_a_panel_for_each_hyper_parameter():
+    rows = [
+        {
+            "agent": agent,
+            "parameter": parameter,
+            "value": value,
+            "score": score,
+            "score_ci": 0.5,
+            "length": 25,
+            "seeds": 4,
+        }
+        for agent, shift in (("fg_ulmcdqn", 0), ("steady_fg_ulmcdqn", 1))
+        for parameter, values in (("feel_good_weight", (0.0, 0.1)), ("friction", (1.0, 10.0)))
+        for value, score in zip(values, (3.0 + shift, 8.0 + shift), strict=True)
+    ]
+    table = pd.DataFrame(rows)
+    text = sensitivity_as_markdown(table)
+    assert "| feel-good weight η | 0 | 0.1 |" in text
+    assert "| friction γ | 1 | 10 |" in text
+    assert text.count("| steady_fg_ulmcdqn | 4.00 ± 0.50 | 9.00 ± 0.50 |") == 2
+    weight, friction = draw_sensitivity(table).axes
+    assert weight.get_lines()[0].get_xdata().tolist() == [0, 0.1]
+    assert weight.get_xlim()[0] < 0
+    assert friction.get_lines()[0].get_ydata().tolist() == [3, 8]
+
+
+def test_the_frontier_is_the_longest_chain_held_and_lengths_not_tried_are_dashes():
+    facts = [("dqn", "fixed", 25, 20), ("dqn", "fixed", 50, 9), ("dqn", "fixed", 100, 16), ("lmcdqn", "fixed", 25, 3)]
+    table = pd.DataFrame(
+        [
+            {"agent": a, "budget": b, "length": n, "seeds_at_9": good, "seeds": 20, "score": 5.0, "held": good >= 16}
+            for a, b, n, good in facts
+        ]
+    )
+    lines = frontier_as_markdown(table).splitlines()
+    assert lines[2] == "| dqn | fixed | 100 | 5.00 (20/20) | 5.00 (9/20) | 5.00 (16/20) |"
+    assert lines[3] == "| lmcdqn | fixed | none | 5.00 (3/20) | – | – |"
+    (panel,) = draw_frontier(table).axes
+    line, held, failed = panel.get_lines()[:3]
+    assert line.get_xdata().tolist() == [25, 50, 100]
+    np.testing.assert_allclose(line.get_ydata(), [1, 0.45, 0.8])
+    assert (held.get_xdata().tolist(), failed.get_xdata().tolist()) == ([25, 100], [50])

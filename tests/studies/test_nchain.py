@@ -1,12 +1,16 @@
 """The N-chain study: honest tuning, refusal of bad input before anything is written, and a tiny one from end to end."""
 
+import contextlib
+import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import feelgood.training
+from feelgood.agents import ZOO
 from feelgood.studies import nchain
 from feelgood.studies.nchain import FIRST_TUNING_SEED, GRIDS, NChainStudy
 from feelgood.training import Curves, Protocol, Record
@@ -23,6 +27,7 @@ from feelgood.training import Curves, Protocol, Record
             {"agents": ("dqn", "lmcdqn"), "cold": ("dqn",)},
             r"cold must be one of 'fg_ulmcdqn', .*, 'langevin_dqn', got 'dqn'",
         ),
+        ({"ablate": True}, r"agents, to ablate, must be one of .*, got 'steady_fg_ulmcdqn'"),
         ({"num_steps": -1000}, "num_steps must be a whole number of at least 1000, got -1000"),
         ({"num_steps": 1500}, "num_steps must be a multiple of 1000, got 1500"),
         ({"num_seeds": -1}, "num_seeds must be a whole number of at least 1, got -1"),
@@ -42,14 +47,10 @@ def test_what_is_given_replaces_the_preset_and_the_rest_stays():
     assert study.lengths == (10,)
     rest = {name: value for name, value in nchain._PRESETS["paper"].items() if name != "lengths"}
     assert {name: getattr(study, name) for name in rest} == rest
-    assert study.agents == tuple(GRIDS)
+    assert study.agents == tuple(name for name in GRIDS if name != "steady_fg_ulmcdqn")
 
 
-def test_labels_tell_studies_apart_but_not_folders(tmp_path):
-    study = NChainStudy()
-    assert NChainStudy(output=tmp_path).label == study.label
-    others = [{"num_seeds": 999}, {"lengths": (26,)}, {"form": "paper"}, {"num_kept": 3}, {"tuning_seeds": (1,)}]
-    assert len({study.label, *(NChainStudy(**other).label for other in others)}) == 6
+SILENT = SimpleNamespace(task=lambda name, total: contextlib.nullcontext(lambda progress: None))
 
 
 def tree_of(folder):
@@ -156,6 +157,61 @@ def test_the_cold_twin_of_a_winner_runs_on_the_same_seeds_with_all_but_the_tempe
     assert cold == {"step_size": 2.0}
 
 
+def test_the_steady_agent_runs_with_each_part_taken_away_and_all_else_the_same(monkeypatch, tmp_path):
+    cell, calls = fake_cells(lambda point, seed: 1.0)
+    monkeypatch.setattr(nchain, "_cell", cell)
+    study = NChainStudy(agents=("steady_fg_ulmcdqn",), ablate=True, num_seeds=3, output=tmp_path)
+    tables = nchain._ablation(study, 25, {"step_size": 0.5}, range(3), None)
+    ((_, points, seeds),) = calls
+    assert seeds == [0, 1, 2]
+    whole = {**ZOO["steady_fg_ulmcdqn"].hyper, "step_size": 0.5}
+    changed = [{name: value for name, value in point.items() if value != whole[name]} for point in points]
+    weight = whole["feel_good_weight"]
+    assert changed == [
+        {"step_size_end": 0.5},
+        {"feel_good_weight_end": weight},
+        {"average": 0.0},
+        {"step_size_end": 0.5, "feel_good_weight_end": weight, "average": 0.0},
+    ]
+    names = [f"steady_fg_ulmcdqn_no_{part}" for part in ("falling_step", "falling_weight", "average", "part")]
+    assert [table["agent"].unique().tolist() for table in tables] == [[name] for name in names]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda settings, recipe: settings.update(points=[{"step_size": 2e-3}]),
+        lambda settings, recipe: settings.update(seeds=[7, 9]),
+        lambda settings, recipe: settings.update(form="paper"),
+        lambda settings, recipe: recipe.hyper.update(step_size=2e-3),
+        lambda settings, recipe: object.__setattr__(recipe, "num_updates", 2),
+    ],
+    ids=["point", "seed", "form", "default", "updates"],
+)
+def test_a_cell_is_read_again_only_while_all_that_it_depends_on_is_the_same(tmp_path, monkeypatch, change):
+    recipe = dataclasses.replace(ZOO["dqn"], hyper=dict(ZOO["dqn"].hyper))
+    monkeypatch.setitem(ZOO, "dqn", recipe)
+    calls = []
+
+    def counted(trainer, num_chunks, seeds, hyper, **settings):
+        calls.append(settings["label"])
+        shape = (len(seeds), num_chunks)
+        return Curves(np.zeros(shape[0]), Record(*(np.ones(shape) for _ in Record._fields)))
+
+    monkeypatch.setattr(feelgood.training, "run_batch", counted)
+    settings = {"points": [{}], "seeds": [7, 8], "form": "released"}
+    run = lambda: nchain.run_cell(
+        tmp_path, 5, "dqn", "report", settings["points"], settings["seeds"], SILENT, num_steps=1000,
+        form=settings["form"],
+    )  # fmt: skip
+    first = run()
+    pd.testing.assert_frame_equal(run(), first)
+    assert len(calls) == 1
+    change(settings, recipe)
+    run()
+    assert len(set(calls)) == 2
+
+
 def test_tables_hold_the_untrained_evaluation_first_and_first_successes_in_steps_of_the_run():
     record = Record(
         evaluation=np.array([[1.0, 2.0], [3.0, 4.0]]),
@@ -217,7 +273,7 @@ def test_a_tiny_study_is_stopped_continued_and_run_again(tmp_path, monkeypatch):
     assert shown == [(tmp_path / "summary.md").read_text()]
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["finished"] is True
-    assert manifest["label"] == study.label
+    assert manifest["study"] == "nchain"
     assert not list(tmp_path.rglob("*.npz")) + list(tmp_path.rglob("*.partial"))
 
     before = {

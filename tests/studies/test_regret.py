@@ -45,7 +45,8 @@ def test_a_study_leaves_tables_figures_and_a_manifest(finished):
 
 def test_scales_are_chosen_on_seeds_that_are_not_reported(finished):
     output = finished[0]
-    tuning = pd.read_parquet(output / "cells" / "tune-lock-lsvi_ucb.parquet")
+    (path,) = (output / "cells").glob("tune-lock-lsvi_ucb-*.parquet")
+    tuning = pd.read_parquet(path)
     table = pd.read_parquet(output / "curves.parquet")
     used = table[(table["algorithm"] == "lsvi_ucb") & (table["constants"] == "tuned")]
     assert used["noise"].unique() == tuning.sort_values("regret")["noise"].iloc[0]

@@ -1,14 +1,32 @@
 """Tables and figures of the N-chain study."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 from scipy import stats
 
 from feelgood.results.style import AGENT_COLOURS, STYLE
 
-__all__ = ["as_markdown", "draw_curves", "draw_lengths", "interval", "summarise"]
+__all__ = [
+    "as_markdown",
+    "draw_curves",
+    "draw_frontier",
+    "draw_lengths",
+    "draw_sensitivity",
+    "frontier_as_markdown",
+    "interval",
+    "per_seed",
+    "sensitivity_as_markdown",
+    "summarise",
+]
+
+
+def _colour(agent) -> str:
+    return AGENT_COLOURS.get(str(agent), "0.5")
 
 
 def interval(values) -> tuple[float, float]:
@@ -107,7 +125,7 @@ def draw_curves(curves: pd.DataFrame) -> Figure:
             for agent, group in curves[curves["length"] == length].groupby("agent", sort=False):
                 table = group.pivot_table(index="step", columns="seed", values="return")
                 means, errors = np.array([interval(row) for row in table.to_numpy()]).T
-                colour = AGENT_COLOURS.get(str(agent), "0.5")
+                colour = _colour(agent)
                 panel.plot(table.index, means, color=colour, label=agent)
                 low, high = means - errors, means + errors
                 # Returns are bounded and nearly all-or-nothing; with few seeds the interval reaches past the bounds.
@@ -128,7 +146,7 @@ def draw_lengths(summary: pd.DataFrame) -> Figure:
         figure = Figure(figsize=(5.6, 3.2), layout="constrained")
         panel = figure.subplots()
         for agent, group in summary.sort_values("length", kind="stable").groupby("agent", sort=False):
-            colour = AGENT_COLOURS.get(str(agent), "0.5")
+            colour = _colour(agent)
             panel.plot(group["length"], group["score"], "o-", markersize=3, color=colour, label=agent)
             low, high = group["score"] - group["score_ci"], group["score"] + group["score_ci"]
             panel.fill_between(group["length"], low, high, color=colour, alpha=0.2, lw=0)
@@ -137,4 +155,100 @@ def draw_lengths(summary: pd.DataFrame) -> Figure:
         panel.set_xlabel("chain length N")
         panel.set_ylabel("mean of the last 10 evaluations")
         panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        return figure
+
+
+_SYMBOLS = {"feel_good_weight": "feel-good weight η", "friction": "friction γ"}
+
+
+def sensitivity_as_markdown(table: pd.DataFrame) -> str:
+    """Score of every agent at every value of every hyper-parameter."""
+    lines = []
+    for parameter, group in table.groupby("parameter", sort=False):
+        values = group["value"].unique()
+        lines += ["| " + " | ".join([_SYMBOLS[str(parameter)], *(f"{v:g}" for v in values)]) + " |"]
+        lines += ["|---" * (len(values) + 1) + "|"]
+        for agent, rows in group.groupby("agent", sort=False):
+            cells = [f"{row.score:.2f} ± {row.score_ci:.2f}" for row in rows.itertuples()]
+            lines += ["| " + " | ".join([str(agent), *cells]) + " |"]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def draw_sensitivity(table: pd.DataFrame) -> Figure:
+    """Score against each hyper-parameter, mean and 95% confidence interval, a panel for each."""
+    parameters = list(table["parameter"].unique())
+    with rc_context(STYLE):
+        figure = Figure(figsize=(3.2 * len(parameters) + 1.8, 2.8), layout="constrained")
+        panels = figure.subplots(1, len(parameters), sharey=True, squeeze=False)[0]
+        for panel, parameter in zip(panels, parameters, strict=True):
+            rows = table[table["parameter"] == parameter]
+            for agent, group in rows.groupby("agent", sort=False):
+                group = group.sort_values("value")
+                panel.plot(group["value"], group["score"], "o-", markersize=3, color=_colour(agent), label=agent)
+                low, high = group["score"] - group["score_ci"], group["score"] + group["score_ci"]
+                panel.fill_between(
+                    group["value"], low.clip(0, 10), high.clip(0, 10), color=_colour(agent), alpha=0.2, lw=0
+                )
+            panel.axhline(10, color="0.7", linewidth=0.8, zorder=0)
+            # Zero has a place on the axis too, where it is one of the values.
+            if (rows["value"] == 0).any():
+                smallest = rows.loc[rows["value"] > 0, "value"].min()
+                panel.set_xscale("symlog", linthresh=smallest, linscale=0.5)
+                panel.set_xlim(-0.15 * smallest, 1.5 * rows["value"].max())
+            else:
+                panel.set_xscale("log")
+            panel.xaxis.set_minor_locator(NullLocator())
+            panel.set_xlabel(_SYMBOLS[parameter])
+            panel.set_ylim(-0.3, 10.5)
+        panels[0].set_ylabel("mean of the last 10 evaluations")
+        panels[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        figure.suptitle(f"N = {table['length'].iloc[0]}, {table['seeds'].iloc[0]} seeds", fontsize=9)
+        return figure
+
+
+def frontier_as_markdown(table: pd.DataFrame) -> str:
+    """For each agent and budget the longest chain held, and at every length the seeds that score at least 9."""
+    lengths = sorted(table["length"].unique())
+    lines = ["| agent | budget | longest held | " + " | ".join(f"N = {n}" for n in lengths) + " |"]
+    lines += ["|---" * (len(lengths) + 3) + "|"]
+    for (agent, budget), rows in table.groupby(["agent", "budget"], sort=False):
+        at = {row.length: f"{row.score:.2f} ({row.seeds_at_9}/{row.seeds})" for row in rows.itertuples()}
+        cells = [str(agent), str(budget), _longest(rows), *(at.get(n, "–") for n in lengths)]
+        lines += ["| " + " | ".join(cells) + " |"]
+    return "\n".join(lines) + "\n"
+
+
+def _longest(rows: pd.DataFrame) -> str:
+    held = rows.loc[rows["held"], "length"]
+    return f"{held.max()}" if len(held) else "none"
+
+
+def draw_frontier(table: pd.DataFrame) -> Figure:
+    """Share of seeds that score at least 9 against chain length, a panel for each budget; held lengths are filled."""
+    budgets = list(table["budget"].unique())
+    titles = {"fixed": "fixed budget", "growing": "budget in proportion to N"}
+    lengths = sorted(table["length"].unique())
+    with rc_context(STYLE):
+        figure = Figure(figsize=(3.4 * len(budgets) + 1.8, 3.0), layout="constrained")
+        panels = figure.subplots(1, len(budgets), sharey=True, squeeze=False)[0]
+        seen: dict[str, Any] = {}
+        for panel, budget in zip(panels, budgets, strict=True):
+            for i, (agent, rows) in enumerate(table[table["budget"] == budget].groupby("agent", sort=False)):
+                rows, colour = rows.sort_values("length"), _colour(agent)
+                shares = rows["seeds_at_9"] / rows["seeds"]
+                (line,) = panel.plot(rows["length"], shares, color=colour, zorder=2 - 0.01 * i)
+                seen.setdefault(str(agent), line)
+                for held, face in ((True, colour), (False, "white")):
+                    at = rows["held"] == held
+                    panel.plot(rows.loc[at, "length"], shares[at], "o", markersize=4.5, mfc=face, mec=colour, zorder=3)
+            panel.axhline(0.8, color="0.7", linewidth=0.8, linestyle="--", zorder=0)
+            panel.set_title(titles[budget])
+            panel.set_xscale("log")
+            panel.set_xticks(lengths, [str(n) for n in lengths])
+            panel.xaxis.set_minor_locator(NullLocator())
+            panel.set_xlabel("chain length N")
+            panel.set_ylim(-0.06, 1.06)
+        panels[0].set_ylabel("share of seeds that score at least 9")
+        figure.legend(list(seen.values()), list(seen), loc="outside right center")
         return figure

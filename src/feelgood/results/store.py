@@ -1,11 +1,15 @@
 """What a study leaves on disk: tables in Parquet and a manifest in JSON, each written whole or not at all."""
 
+import dataclasses
+import hashlib
 import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -13,7 +17,16 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = ["describe_machine", "read_manifest", "read_table", "write_manifest", "write_table", "write_text"]
+__all__ = [
+    "describe_machine",
+    "fingerprint",
+    "read_manifest",
+    "read_table",
+    "recorded",
+    "write_manifest",
+    "write_table",
+    "write_text",
+]
 
 
 def _atomically(path: Path, write: Callable[[Path], Any]) -> None:
@@ -55,6 +68,36 @@ def read_manifest(path: Path) -> dict[str, Any]:
         return json.loads(path.read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"manifest {path} cannot be read ({error})") from error
+
+
+def fingerprint(*facts: Any) -> str:
+    """A short name for facts: the same for the same ones, another for others."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+@contextmanager
+def recorded(output: Path, study: str, spec: Any) -> Iterator[None]:
+    """Keeps the manifest of a study while it runs; it says "finished" only where the work within ends well.
+
+    Args:
+      output: the study's folder.
+      study: its name.
+      spec: its options, a dataclass; its `output` does not count as one.
+
+    Raises:
+      ValueError: if the folder holds another study, or the same with other options.
+    """
+    path = output / "manifest.json"
+    options = dataclasses.asdict(spec)
+    label = fingerprint(study, {name: value for name, value in options.items() if name != "output"})
+    if path.exists() and read_manifest(path).get("label") != label:
+        raise ValueError(f"output {output} holds another study; choose another folder or remove it")
+    began = time.time()
+    manifest = {"study": study, "label": label, "spec": options, "finished": False}
+    write_manifest(path, {**manifest, **describe_machine()})
+    yield
+    wall_seconds = round(time.time() - began)
+    write_manifest(path, {**manifest, **describe_machine(), "finished": True, "wall_seconds": wall_seconds})
 
 
 def describe_machine() -> dict[str, Any]:

@@ -24,6 +24,7 @@ COLOURS = {
 AGENT_COLOURS = {
     "fg_ulmcdqn": COLOURS["red"],
     "fg_ulmcdqn_cold": "#F7A889",
+    "steady_fg_ulmcdqn": "#7A1F00",
     "fg_lmcdqn": COLOURS["orange"],
     "ulmcdqn": COLOURS["blue"],
     "adam_lmcdqn": COLOURS["sky"],

@@ -3,20 +3,22 @@
 For each chain length and agent, hyper-parameters are chosen on tuning seeds by halving (all points of the grid on a few
 seeds, the best of them on more) and the winner is run on fresh seeds, the same for every agent. Tuning seeds and
 reporting seeds never meet.
+
+The work is cut into cells, one batch of runs each, that other studies of the N-chain share; see `run_cell`.
 """
 
 import dataclasses
 import hashlib
 import itertools
 import json
-import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count
 
-__all__ = ["GRIDS", "NChainStudy", "run"]
+__all__ = ["GRIDS", "OPTIMUM", "NChainStudy", "run", "run_cell"]
 
 # The paper's table `tb:nchain`; for agents it does not list, the learning rate is swept.
 _PAPER: dict[str, tuple[float, ...]] = {
@@ -43,7 +45,22 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     "dqn": _RATES,
     "bootstrapped_dqn": _RATES,
     "noisynet_dqn": _RATES,
+    "steady_fg_ulmcdqn": {
+        "step_size": (1e-2, 3e-3),
+        "friction": (1.0, 0.3),
+        "feel_good_weight": (0.1, 0.05, 0.03),
+    },
 }
+# Those of the paper and its baselines; the last is ours.
+_NINE = tuple(GRIDS)[:-1]
+
+# What each part of the steady agent is replaced by when it is taken away, from its hyper-parameters.
+_PARTS: dict[str, Callable[[dict[str, float]], dict[str, float]]] = {
+    "no_falling_step": lambda hyper: {"step_size_end": hyper["step_size"]},
+    "no_falling_weight": lambda hyper: {"feel_good_weight_end": hyper["feel_good_weight"]},
+    "no_average": lambda hyper: {"average": 0.0},
+}
+_PARTS["no_part"] = lambda hyper: {k: v for name in tuple(_PARTS)[:3] for k, v in _PARTS[name](hyper).items()}
 
 # Of a few points of the grid, the best within 10,000 steps at N = 25 on 32 tuning seeds (1,000,100 and on).
 _QUICK = {
@@ -61,7 +78,7 @@ class NChainStudy:
 
     preset: Literal["quick", "default", "paper"] = "quick"
     """quick: three agents at N = 25 for 10,000 steps, minutes on a CPU. default: all agents at N = 25 to 100 with their
-    default hyper-parameters. paper: the same, tuned on the paper's grid; for a GPU."""
+    default hyper-parameters. paper: the paper's nine, tuned on its grid; for a GPU."""
     lengths: tuple[int, ...] = ()
     """Chain lengths N; empty for the preset's."""
     agents: tuple[str, ...] = ()
@@ -76,6 +93,9 @@ class NChainStudy:
     """Points of the grid that go on to the second round."""
     cold: tuple[str, ...] = ()
     """Agents whose winner also runs without noise (β = ∞) on the same seeds, reported as NAME_cold."""
+    ablate: bool = False
+    """Whether steady_fg_ulmcdqn also runs with each of its parts taken away, on the same seeds, reported
+    as steady_fg_ulmcdqn_no_PART."""
     form: Literal["released", "paper"] = "released"
     """Form of the adaptive samplers, see `feelgood.agents.Options`."""
     output: Path = Path("runs/nchain")
@@ -94,6 +114,8 @@ class NChainStudy:
         for agent in self.cold:
             check_choice("cold", agent, [name for name in GRIDS if "inverse_temperature" in GRIDS[name]])
             check_choice("cold", agent, self.agents)
+        if self.ablate:
+            check_choice("agents, to ablate,", "steady_fg_ulmcdqn", self.agents)
         for name in ("lengths", "agents"):
             values = getattr(self, name)
             if len(set(values)) < len(values):
@@ -107,12 +129,6 @@ class NChainStudy:
         check_count("num_kept", self.num_kept)
         for count in self.tuning_seeds:
             check_count("tuning_seeds", count)
-
-    @property
-    def label(self) -> str:
-        """A short name that tells this study from any other."""
-        facts = {k: v for k, v in dataclasses.asdict(self).items() if k != "output"}
-        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 _PRESETS: dict[str, dict[str, Any]] = {
@@ -130,10 +146,10 @@ _PRESETS: dict[str, dict[str, Any]] = {
     },
     "paper": {
         "lengths": (25, 50, 75, 100),
-        "agents": tuple(GRIDS),
+        "agents": _NINE,
         "num_steps": 100_000,
         "num_seeds": 200,
-        "tuning_seeds": (4, 12),
+        "tuning_seeds": (16, 48),
     },
 }
 
@@ -144,46 +160,38 @@ def run(study: NChainStudy, report=print) -> list[Path]:
     from feelgood.results import store, style
     from feelgood.results.progress import bar
 
-    manifest_path = study.output / "manifest.json"
-    if manifest_path.exists():
-        found = store.read_manifest(manifest_path)
-        if found.get("label") != study.label:
-            raise ValueError(f"output {study.output} holds another study; choose another folder or remove it")
-    began = time.time()
-    manifest = {"study": "nchain", "label": study.label, "spec": dataclasses.asdict(study), "finished": False}
-    store.write_manifest(manifest_path, {**manifest, **store.describe_machine()})
+    with store.recorded(study.output, "nchain", study):
+        curves, sweep = [], []
+        with bar() as progress:
+            for length, agent in itertools.product(study.lengths, study.agents):
+                hyper = _QUICK.get(agent, {}) if study.preset == "quick" else {}
+                if study.tuning_seeds:
+                    table = _tune(study, length, agent, progress)
+                    sweep.append(table)
+                    hyper = _best(table, GRIDS[agent])
+                seeds = range(study.num_seeds)
+                curves.append(_cell(study, length, agent, "report", [hyper], seeds, progress).assign(**hyper))
+                if agent in study.cold:
+                    cold = {**hyper, "inverse_temperature": 1e30}  # noise far below rounding
+                    table = _cell(study, length, agent, "report-cold", [cold], seeds, progress)
+                    curves.append(table.assign(agent=f"{agent}_cold", **cold))
+                if study.ablate and agent == "steady_fg_ulmcdqn":
+                    curves += _ablation(study, length, hyper, seeds, progress)
+        import pandas as pd
 
-    curves, sweep = [], []
-    with bar() as progress:
-        for length, agent in itertools.product(study.lengths, study.agents):
-            hyper = _QUICK.get(agent, {}) if study.preset == "quick" else {}
-            if study.tuning_seeds:
-                table = _tune(study, length, agent, progress)
-                sweep.append(table)
-                hyper = _best(table, GRIDS[agent])
-            seeds = range(study.num_seeds)
-            curves.append(_cell(study, length, agent, "report", [hyper], seeds, progress).assign(**hyper))
-            if agent in study.cold:
-                cold = {**hyper, "inverse_temperature": 1e30}  # noise far below rounding
-                table = _cell(study, length, agent, "report-cold", [cold], seeds, progress)
-                curves.append(table.assign(agent=f"{agent}_cold", **cold))
-    import pandas as pd
-
-    table = pd.concat(curves, ignore_index=True)
-    summary = results.summarise(table, OPTIMUM)
-    store.write_table(study.output / "curves.parquet", table)
-    paths = [study.output / "curves.parquet", study.output / "summary.csv", study.output / "summary.md"]
-    store.write_text(paths[1], summary.to_csv(index=False))
-    store.write_text(paths[2], results.as_markdown(summary))
-    if sweep:
-        store.write_text(study.output / "sweep.csv", pd.concat(sweep, ignore_index=True).to_csv(index=False))
-        paths.append(study.output / "sweep.csv")
-    report(results.as_markdown(summary))
-    paths += style.save(results.draw_curves(table), study.output / "curves")
-    if len(study.lengths) > 1:
-        paths += style.save(results.draw_lengths(summary), study.output / "lengths")
-    manifest = {**manifest, **store.describe_machine(), "finished": True, "wall_seconds": round(time.time() - began)}
-    store.write_manifest(manifest_path, manifest)
+        table = pd.concat(curves, ignore_index=True)
+        summary = results.summarise(table, OPTIMUM)
+        store.write_table(study.output / "curves.parquet", table)
+        paths = [study.output / "curves.parquet", study.output / "summary.csv", study.output / "summary.md"]
+        store.write_text(paths[1], summary.to_csv(index=False))
+        store.write_text(paths[2], results.as_markdown(summary))
+        if sweep:
+            store.write_text(study.output / "sweep.csv", pd.concat(sweep, ignore_index=True).to_csv(index=False))
+            paths.append(study.output / "sweep.csv")
+        report(results.as_markdown(summary))
+        paths += style.save(results.draw_curves(table), study.output / "curves")
+        if len(study.lengths) > 1:
+            paths += style.save(results.draw_lengths(summary), study.output / "lengths")
     return paths
 
 
@@ -216,29 +224,79 @@ def _best(table, grid) -> dict[str, float]:
     return {name: float(row[name]) for name in grid}
 
 
-def _cell(study: NChainStudy, length: int, agent: str, stage: str, points, seeds, progress):
-    """Runs points × seeds of one agent at one length, or reads them if they are there already."""
-    from feelgood.results import store
+def _ablation(study: NChainStudy, length: int, hyper, seeds, progress):
+    """The steady agent with each part taken away; a table for each."""
+    from feelgood import agents
 
+    name = "steady_fg_ulmcdqn"
+    whole = {**agents.ZOO[name].hyper, **hyper}
+    points = [{**whole, **take_away(whole)} for take_away in _PARTS.values()]
+    table = _cell(study, length, name, "report-parts", points, seeds, progress)
+    return [table[table["point"] == i].assign(agent=f"{name}_{part}", **points[i]) for i, part in enumerate(_PARTS)]
+
+
+def _cell(study: NChainStudy, length: int, agent: str, stage: str, points, seeds, progress):
+    """A cell of this study."""
+    return run_cell(
+        study.output, length, agent, stage, points, seeds, progress, num_steps=study.num_steps, form=study.form
+    )
+
+
+def run_cell(
+    output: Path,
+    length: int,
+    agent: str,
+    stage: str,
+    points: Sequence[Mapping[str, float]],
+    seeds: Sequence[int],
+    progress,
+    *,
+    num_steps: int,
+    form: Literal["released", "paper"] = "released",
+):
+    """Runs points × seeds of one agent at one length, or reads them if they are there already.
+
+    The file's name holds a hash of all that the runs depend on, defaults included, so that a changed default or grid is
+    run anew and never mixed with old results.
+
+    Args:
+      output: folder of the study; cells lie in `output/cells`.
+      length: N.
+      agent: a member of the zoo.
+      stage: what the cell is for; part of its name.
+      points: hyper-parameters, the rest being the recipe's defaults.
+      seeds: of the runs of each point.
+      progress: a bar with `task(name, total)`.
+      num_steps: environment steps of a run.
+      form: of the adaptive samplers.
+
+    Returns:
+      One row per run and evaluation, with columns `point` (place in `points`), `seed`, `step`, `return` and so on.
+    """
+    from feelgood import agents
+    from feelgood.results import store
+    from feelgood.training.ingraph import Protocol
+
+    recipe = agents.ZOO[agent]
+    protocol = Protocol(num_steps=num_steps, num_updates=recipe.num_updates, success_return=OPTIMUM - 1e-3)
+    options = agents.Options(form=form)
+    whole = [{**recipe.hyper, **point} for point in points]
+    facts = [whole, list(seeds), dataclasses.asdict(protocol), dataclasses.asdict(options)]
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
     name = f"nchain-{length}/{agent}/{stage}"
-    path = study.output / "cells" / f"{name.replace('/', '-')}.parquet"
+    path = output / "cells" / f"{name.replace('/', '-')}-{digest}.parquet"
     if path.exists():
         return store.read_table(path)
     import jax.numpy as jnp
     import numpy as np
 
-    from feelgood import agents, envs
-    from feelgood.training import Protocol, run_batch, trainer
+    from feelgood import envs
+    from feelgood.training import run_batch, trainer
 
-    recipe = agents.ZOO[agent]
-    protocol = Protocol(num_steps=study.num_steps, num_updates=recipe.num_updates, success_return=OPTIMUM - 1e-3)
-    options = agents.Options(form=study.form)
-    one = trainer(envs.nchain(length), lambda spaces, hyper: agents.make_agent(agent, spaces, hyper, options), protocol)
+    make = lambda spaces, hyper: agents.make_agent(agent, spaces, hyper, options)
+    one = trainer(envs.nchain(length), make, protocol, agents.anneal)
     pairs = list(itertools.product(range(len(points)), seeds))
-    hyper = {
-        key: jnp.asarray([points[i].get(key, default) for i, _ in pairs], jnp.float32)
-        for key, default in recipe.hyper.items()
-    }
+    hyper = {key: jnp.asarray([whole[i][key] for i, _ in pairs], jnp.float32) for key in recipe.hyper}
     checkpoint = path.with_suffix(".checkpoint.npz")
     with progress.task(name, protocol.num_chunks) as report:
         curves = run_batch(
@@ -246,7 +304,7 @@ def _cell(study: NChainStudy, length: int, agent: str, stage: str, points, seeds
             protocol.num_chunks,
             np.array([seed for _, seed in pairs]),
             hyper,
-            label=f"{study.label} {name}",
+            label=f"{name} {digest}",
             path=checkpoint,
             report=report,
         )

@@ -12,11 +12,7 @@ Five parts, each a table and a figure:
 Tuning seeds and reporting seeds never meet.
 """
 
-import dataclasses
-import hashlib
 import itertools
-import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,12 +83,6 @@ class RegretStudy:
         check_count("num_seeds", self.num_seeds, minimum=2)
         check_count("tuning_seeds", self.tuning_seeds)
 
-    @property
-    def label(self) -> str:
-        """A short name that tells this study from any other."""
-        facts = {k: v for k, v in dataclasses.asdict(self).items() if k != "output"}
-        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:12]
-
 
 _PRESETS: dict[str, dict[str, Any]] = {
     "quick": {
@@ -106,7 +96,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "parts": PARTS,
         "mdps": MDPS,
         "algorithms": ALGORITHMS,
-        "num_episodes": 2000,
+        "num_episodes": 1000,
         "num_seeds": 32,
     },
 }
@@ -118,33 +108,26 @@ def run(study: RegretStudy, report=print) -> list[Path]:
     from feelgood.results import store, style
     from feelgood.results.progress import bar
 
-    manifest_path = study.output / "manifest.json"
-    if manifest_path.exists() and store.read_manifest(manifest_path).get("label") != study.label:
-        raise ValueError(f"output {study.output} holds another study; choose another folder or remove it")
-    began = time.time()
-    manifest = {"study": "regret", "label": study.label, "spec": dataclasses.asdict(study), "finished": False}
-    store.write_manifest(manifest_path, {**manifest, **store.describe_machine()})
-    paths: list[Path] = []
-    tables: dict[str, Any] = {}
-    with bar() as progress:
-        for part in study.parts:
-            tables[part] = _PARTS[part](study, progress)
-            store.write_table(study.output / f"{part}.parquet", tables[part])
-            paths.append(study.output / f"{part}.parquet")
-            paths += style.save(results.DRAW[part](tables[part]), study.output / part)
-    text = results.as_markdown(tables)
-    store.write_text(study.output / "summary.md", text)
-    report(text)
-    manifest = {**manifest, **store.describe_machine(), "finished": True, "wall_seconds": round(time.time() - began)}
-    store.write_manifest(manifest_path, manifest)
+    with store.recorded(study.output, "regret", study):
+        paths: list[Path] = []
+        tables: dict[str, Any] = {}
+        with bar() as progress:
+            for part in study.parts:
+                tables[part] = _PARTS[part](study, progress)
+                store.write_table(study.output / f"{part}.parquet", tables[part])
+                paths.append(study.output / f"{part}.parquet")
+                paths += style.save(results.DRAW[part](tables[part]), study.output / part)
+        text = results.as_markdown(tables)
+        store.write_text(study.output / "summary.md", text)
+        report(text)
     return [*paths, study.output / "summary.md"]
 
 
-def _cell(study: RegretStudy, name: str, make):
-    """The table `make()` returns, or the one it returned before."""
+def _cell(study: RegretStudy, name: str, facts: Any, make):
+    """The table `make()` returns, or the one it returned before for the same facts."""
     from feelgood.results import store
 
-    path = study.output / "cells" / f"{name}.parquet"
+    path = study.output / "cells" / f"{name}-{store.fingerprint(facts)}.parquet"
     if path.exists():
         return store.read_table(path)
     table = make()
@@ -183,13 +166,14 @@ def _tuned(study: RegretStudy, mdp_name: str, algorithm: str) -> dict[str, float
     if not grid:
         return {}
 
+    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    seeds = range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + study.tuning_seeds)
+
     def make() -> pd.DataFrame:
-        points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-        seeds = range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + study.tuning_seeds)
         regret = _regrets(mdps.SUITE[mdp_name](), algorithm, study.num_episodes, points, seeds)
         return pd.DataFrame(points).assign(regret=regret.sum(-1).mean(-1))
 
-    table = _cell(study, f"tune-{mdp_name}-{algorithm}", make)
+    table = _cell(study, f"tune-{mdp_name}-{algorithm}", [points, study.num_episodes, study.tuning_seeds], make)
     best = table.sort_values("regret", kind="stable").iloc[0]
     return {name: float(best[name]) for name in grid}
 
@@ -229,11 +213,11 @@ def _curves(study: RegretStudy, progress):
     with progress.count("curves", len(cells)) as begin:
         for mdp_name, algorithm in cells:
             begin(f"{algorithm} on {mdp_name}")
+            choices = {"tuned": _tuned(study, mdp_name, algorithm)}
+            if ALGORITHMS[algorithm].grid:
+                choices["theory"] = ALGORITHMS[algorithm].theory
 
-            def make(mdp_name=mdp_name, algorithm=algorithm) -> pd.DataFrame:
-                choices = {"tuned": _tuned(study, mdp_name, algorithm)}
-                if ALGORITHMS[algorithm].grid:
-                    choices["theory"] = ALGORITHMS[algorithm].theory
+            def make(mdp_name=mdp_name, algorithm=algorithm, choices=choices) -> pd.DataFrame:
                 seeds = range(study.num_seeds)
                 mdp = mdps.SUITE[mdp_name]()
                 regret = _regrets(mdp, algorithm, study.num_episodes, list(choices.values()), seeds)
@@ -243,7 +227,8 @@ def _curves(study: RegretStudy, progress):
                     for (name, scales), values in zip(choices.items(), regret, strict=True)
                 )
 
-            tables.append(_cell(study, f"curves-{mdp_name}-{algorithm}", make))
+            facts = [choices, study.num_episodes, study.num_seeds]
+            tables.append(_cell(study, f"curves-{mdp_name}-{algorithm}", facts, make))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -259,16 +244,17 @@ def _exponents(study: RegretStudy, progress):
     with progress.count("exponents", len(cells)) as begin:
         for algorithm, (dimension, horizon) in cells:
             begin(f"{algorithm} at d = {dimension}, H = {horizon}")
+            scales = _tuned(study, "hypercube", algorithm)
 
-            def make(algorithm=algorithm, dimension=dimension, horizon=horizon) -> pd.DataFrame:
-                scales = _tuned(study, "hypercube", algorithm)
+            def make(algorithm=algorithm, dimension=dimension, horizon=horizon, scales=scales) -> pd.DataFrame:
                 num_episodes = study.num_episodes * HORIZONS[0] // horizon
                 mdp = mdps.hypercube(dimension, horizon)
                 seeds = range(study.num_seeds)
                 regret = _regrets(mdp, algorithm, num_episodes, [scales], seeds)[0]
                 return _tidy(regret, seeds, algorithm=algorithm, dimension=dimension, horizon=horizon)
 
-            tables.append(_cell(study, f"exponents-{algorithm}-{dimension}-{horizon}", make))
+            facts = [scales, study.num_episodes, study.num_seeds]
+            tables.append(_cell(study, f"exponents-{algorithm}-{dimension}-{horizon}", facts, make))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -300,11 +286,11 @@ def _budget(study: RegretStudy, progress):
     with progress.count("budget", len(cells)) as begin:
         for mdp_name, name in cells:
             begin(f"{name} on {mdp_name}")
+            scales = _tuned(study, mdp_name, "ase_exact")
 
-            def make(mdp_name=mdp_name, name=name) -> pd.DataFrame:
+            def make(mdp_name=mdp_name, name=name, scales=scales) -> pd.DataFrame:
                 mdp = mdps.SUITE[mdp_name]()
                 scheme, cost, keep = samplers[name]
-                scales = _tuned(study, mdp_name, "ase_exact")
                 options = feel_good_options(mdp.features, mdp.horizon, num_episodes, scales)
 
                 def one(seed, num_updates):
@@ -333,7 +319,8 @@ def _budget(study: RegretStudy, progress):
                     )
                 return pd.concat(rows)
 
-            tables.append(_cell(study, f"budget-{mdp_name}-{name.replace(', ', '-').replace(' ', '-')}", make))
+            facts = [name, scales, BUDGETS, num_episodes, study.num_seeds]
+            tables.append(_cell(study, f"budget-{mdp_name}-{name.split(',')[0]}", facts, make))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -417,7 +404,8 @@ def _errors(study: RegretStudy, progress):
                     )
                 return pd.concat(rows)
 
-            tables.append(_cell(study, f"errors-{name}", make))
+            facts = [ERROR_STEPS, num_episodes, study.num_seeds]
+            tables.append(_cell(study, f"errors-{name}", facts, make))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -431,7 +419,7 @@ def _complexity(study: RegretStudy, progress):
         for name in complexity.SCHEMES:
             begin(name)
             make = lambda name=name: pd.DataFrame(complexity.sweep([name]))
-            tables.append(_cell(study, f"complexity-{name}", make))
+            tables.append(_cell(study, f"complexity-{name}", [], make))
     return pd.concat(tables, ignore_index=True)
 
 

@@ -1,0 +1,99 @@
+"""The frontier on the N-chain: the longest chain that each agent still solves.
+
+A length is held by an agent if at least 80% of its seeds score at least 9 (16 of 20). Lengths are tried in rising
+order, with default hyper-parameters, and an agent that failed at two in a row is not tried further. There are two
+budgets: one for all lengths, and one that grows with N.
+"""
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from feelgood.checks import check_choice, check_count
+from feelgood.studies.nchain import GRIDS, OPTIMUM, run_cell
+
+__all__ = ["FrontierStudy", "run"]
+
+LENGTHS = (25, 50, 100, 150, 200, 300, 500)
+GOOD_SCORE, GOOD_SHARE = 9.0, 0.8
+MOST_FAILURES = 2
+
+
+@dataclass(frozen=True)
+class FrontierStudy:
+    """The longest N-chain that each agent solves, at a fixed budget and at one that grows with N."""
+
+    agents: tuple[str, ...] = ("steady_fg_ulmcdqn", "fg_ulmcdqn", "ulmcdqn", "dqn")
+    """Agents."""
+    lengths: tuple[int, ...] = LENGTHS
+    """Chain lengths N, rising."""
+    budgets: tuple[Literal["fixed", "growing"], ...] = ("fixed", "growing")
+    """fixed: `num_steps` at every length. growing: `num_steps` at N = 100 and in proportion to N beyond."""
+    num_steps: int = 100_000
+    """Environment steps of a run at N = 100."""
+    num_seeds: int = 20
+    """Seeds of every agent, length and budget."""
+    output: Path = Path("runs/frontier")
+    """Folder for results; one that holds an unfinished run of the same study is continued."""
+
+    def __post_init__(self):
+        for agent in self.agents:
+            check_choice("agents", agent, GRIDS)
+        for budget in self.budgets:
+            check_choice("budgets", budget, ("fixed", "growing"))
+        for length in self.lengths:
+            check_count("lengths", length, minimum=4)
+        if sorted(set(self.lengths)) != list(self.lengths):
+            raise ValueError(f"lengths must rise, got {self.lengths!r}")
+        check_count("num_steps", self.num_steps, minimum=1000)
+        if self.num_steps % 1000:
+            raise ValueError(f"num_steps must be a multiple of 1000, got {self.num_steps}")
+        check_count("num_seeds", self.num_seeds)
+
+    def steps(self, budget: str, length: int) -> int:
+        """Environment steps of a run, in whole thousands."""
+        if budget == "fixed" or length <= 100:
+            return self.num_steps
+        return round(self.num_steps * length / 100_000) * 1000
+
+
+def follow(study: FrontierStudy, agent: str, budget: str, progress):
+    """Tries one agent at rising lengths; a list of summaries, each with the number of seeds at 9 or more."""
+    from feelgood.results import nchain as results
+
+    rows, failures = [], 0
+    for length in study.lengths:
+        num_steps = study.steps(budget, length)
+        cell = run_cell(
+            study.output, length, agent, "frontier", [{}], range(study.num_seeds), progress, num_steps=num_steps
+        )
+        num_good = int((results.per_seed(cell, OPTIMUM)["score"] >= GOOD_SCORE).sum())
+        held = num_good >= GOOD_SHARE * study.num_seeds
+        summary = results.summarise(cell, OPTIMUM)
+        rows.append(summary.assign(budget=budget, num_steps=num_steps, seeds_at_9=num_good, held=held))
+        failures = 0 if held else failures + 1
+        if failures == MOST_FAILURES:
+            break
+    return rows
+
+
+def run(study: FrontierStudy, report=print) -> list[Path]:
+    """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
+    import pandas as pd
+
+    from feelgood.results import nchain as results
+    from feelgood.results import store, style
+    from feelgood.results.progress import bar
+
+    with store.recorded(study.output, "frontier", study):
+        rows = []
+        with bar() as progress:
+            for budget, agent in itertools.product(study.budgets, study.agents):
+                rows += follow(study, agent, budget, progress)
+        table = pd.concat(rows, ignore_index=True)
+        paths = [study.output / "frontier.csv"]
+        store.write_text(paths[0], table.to_csv(index=False))
+        report(results.frontier_as_markdown(table))
+        paths += style.save(results.draw_frontier(table), study.output / "frontier")
+    return paths

@@ -1,0 +1,76 @@
+"""The sensitivity study: one hyper-parameter at a time, all else at its default."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from feelgood.agents import ZOO
+from feelgood.studies import sensitivity
+from feelgood.studies.sensitivity import AGENTS, VALUES, SensitivityStudy
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"agents": ("dqn",)}, "agents must be one of 'fg_ulmcdqn', 'steady_fg_ulmcdqn', got 'dqn'"),
+        ({"length": 3}, "length must be a whole number of at least 4, got 3"),
+        ({"num_steps": 1500}, "num_steps must be a multiple of 1000, got 1500"),
+        ({"num_seeds": 0}, "num_seeds must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(settings, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        SensitivityStudy(**settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_agents_have_what_is_varied_and_every_value_is_tried_once():
+    assert all(name in ZOO[agent].hyper for agent in AGENTS for name in VALUES)
+    assert len(set(sensitivity.points())) == sum(map(len, VALUES.values()))
+
+
+def test_each_point_changes_one_number_and_its_score_is_reported_under_it(tmp_path, monkeypatch):
+    calls = []
+
+    def cell(output, length, agent, stage, points, seeds, progress, *, num_steps):
+        calls.append((length, agent, [dict(point) for point in points], list(seeds), num_steps))
+        rows = [
+            {
+                "point": i,
+                "seed": seed,
+                "step": step,
+                "return": 5 * sum(point.values()) + seed if step else 0.0,
+                "episodes": 1,
+                "successes": 0,
+                "first_success": -1,
+                "finite": True,
+                "length": length,
+                "agent": agent,
+            }
+            for i, point in enumerate(points)
+            for seed in seeds
+            for step in (0, 1000)
+        ]
+        return pd.DataFrame(rows)
+
+    monkeypatch.setattr(sensitivity, "run_cell", cell)
+    study = SensitivityStudy(length=9, num_steps=1000, num_seeds=3, output=tmp_path)
+    shown = []
+    paths = sensitivity.run(study, report=shown.append)
+    points = [{name: value} for name, values in VALUES.items() for value in values]
+    assert calls == [(9, agent, points, [0, 1, 2], 1000) for agent in AGENTS]
+    table = pd.read_csv(tmp_path / "sensitivity.csv")
+    assert len(table) == len(AGENTS) * len(points)
+    # The mean over seeds 0, 1, 2.
+    assert table["score"].to_numpy() == pytest.approx(5 * table["value"].to_numpy() + 1)
+    assert {path.name for path in paths} == {"sensitivity.csv", "sensitivity.png", "sensitivity.pdf"}
+    assert "friction γ" in shown[0]
+    assert json.loads((tmp_path / "manifest.json").read_text())["finished"] is True
+
+
+def test_a_folder_of_another_study_is_refused_and_left_as_it_is(tmp_path):
+    (tmp_path / "manifest.json").write_text(json.dumps({"label": "other"}))
+    with pytest.raises(ValueError, match="holds another study"):
+        sensitivity.run(SensitivityStudy(output=tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]

@@ -1,9 +1,11 @@
-"""How fast FG-ULMCDQN trains on the N-chain inside XLA, and where the time goes.
+"""How fast FG-ULMCDQN trains on the N-chain inside XLA, where the time goes, and how it grows.
 
-    python benchmarks/nchain.py [LENGTH [RUNS]]        default 25 20, on one core
+    python benchmarks/nchain.py [LENGTH [RUNS]]        default 25 20
 
-"training" is the whole: acting, replay, gradient, sampler, evaluation. The other rows do one part alone, as often, in
-the same process; rounds are interleaved and medians reported.
+In the first table, on one core, "training" is the whole: acting, replay, gradient, sampler, evaluation; the other rows
+do one part alone, as often, in the same process. The second shows the cost against the number of steps and of runs, the
+third one core against two and the time from the start of a process to its first trained thousand steps, with an empty
+and with a filled cache of compiled programs. Rounds are interleaved and medians reported.
 """
 
 import os
@@ -13,6 +15,8 @@ if hasattr(os, "sched_setaffinity") and "JAX_PLATFORMS" not in os.environ:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 import statistics
+import subprocess
+import tempfile
 import time
 
 import jax
@@ -21,20 +25,45 @@ from rich.console import Console
 from rich.table import Table
 
 from feelgood import agents, envs, noise
-from feelgood.training import Protocol, trainer
+from feelgood.training import Protocol, run_batch, trainer
 
-LENGTH = int(sys.argv[1]) if len(sys.argv) > 1 else 25
-RUNS = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+NUMBERS = [int(word) for word in sys.argv[1:]]
+# A third number makes the process a worker on so many cores, for `processes`.
+LENGTH, RUNS, *NUM_CORES = [*NUMBERS, *(25, 20)[len(NUMBERS) :]]
 NAME, BLOCKS, ROUNDS = "fg_ulmcdqn", 20, 5
 
 
-def main():
+def interleaved(parts):
+    """Median seconds of each part after a first call; the parts take turns."""
+    times = {name: [] for name in parts}
+    for _ in range(ROUNDS + 1):
+        for name, part in parts.items():
+            begin = time.perf_counter()
+            jax.block_until_ready(part())
+            times[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(values[1:]) for name, values in times.items()}
+
+
+def show(title, columns, rows):
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="right" if table.columns else "left")
+    for row in rows:
+        table.add_row(*row)
+    Console(width=100).print(table)
+
+
+def batch(protocol, num_runs):
+    """The trainer, and seeds and hyper-parameters for so many runs."""
+    one = trainer(envs.nchain(LENGTH), lambda spaces, hyper: agents.make_agent(NAME, spaces, hyper), protocol)
+    hyper = {name: jnp.full((num_runs,), value) for name, value in agents.ZOO[NAME].hyper.items()}
+    return one, jax.random.split(jax.random.key(0), num_runs), hyper
+
+
+def breakdown():
     protocol = Protocol(num_steps=1000, evaluation_period=10 * BLOCKS, num_updates=4)
     num_updates = protocol.evaluation_period * protocol.num_updates
-    environment = envs.nchain(LENGTH)
-    one = trainer(environment, lambda spaces, hyper: agents.make_agent(NAME, spaces, hyper), protocol)
-    keys = jax.random.split(jax.random.key(0), RUNS)
-    hyper = {name: jnp.full((RUNS,), value) for name, value in agents.ZOO[NAME].hyper.items()}
+    one, keys, hyper = batch(protocol, RUNS)
     state = jax.jit(jax.vmap(one.init))(keys, hyper)
     params = state.agent.sampler.params
     observations = jnp.ones((RUNS, protocol.batch_size, LENGTH))
@@ -68,27 +97,109 @@ def main():
     moves = repeat(lambda s, key: sampler.step(key, s, lambda p: sum(jnp.sum(x * x) for x in jax.tree.leaves(p)))[0])
     training = jax.jit(jax.vmap(one.advance, in_axes=(0, 0, None)))
 
-    parts = {
-        "training": lambda: training(state, hyper, jnp.int32(0)),
-        "matrix products alone": lambda: matrices(params, observations),
-        "noise alone": lambda: normals(params, keys),
-        "sampler alone, noise included": lambda: moves(state.agent.sampler, keys),
-    }
-    times = {name: [] for name in parts}
-    for _ in range(ROUNDS + 1):
-        for name, part in parts.items():
-            begin = time.perf_counter()
-            jax.block_until_ready(part())
-            times[name].append(time.perf_counter() - begin)
-    medians = {name: statistics.median(values[1:]) for name, values in times.items()}
-    table = Table(title=f"{NAME}, N = {LENGTH}, {RUNS} runs together, {jax.devices()[0]}", title_justify="left")
-    for column in ("part", "µs per update and run", "updates/s", "share of training"):
-        table.add_column(column, justify="left" if column == "part" else "right")
+    medians = interleaved(
+        {
+            "training": lambda: training(state, hyper, jnp.int32(0)),
+            "matrix products alone": lambda: matrices(params, observations),
+            "noise alone": lambda: normals(params, keys),
+            "sampler alone, noise included": lambda: moves(state.agent.sampler, keys),
+        }
+    )
+    rows = []
     for name, seconds in medians.items():
         each = seconds / (num_updates * RUNS)
-        table.add_row(name, f"{each * 1e6:.2f}", f"{1 / each:,.0f}", f"{seconds / medians['training']:.0%}")
-    Console(width=100).print(table)
+        rows.append((name, f"{each * 1e6:.2f}", f"{1 / each:,.0f}", f"{seconds / medians['training']:.0%}"))
+    show(
+        f"{NAME}, N = {LENGTH}, {RUNS} runs together, {jax.devices()[0]}",
+        ("part", "µs per update and run", "updates/s", "share of training"),
+        rows,
+    )
+
+
+def growth():
+    """Cost of a chunk against its number of steps and against the number of runs."""
+
+    def chunk(num_steps, num_runs):
+        protocol = Protocol(num_steps=num_steps, evaluation_period=num_steps, num_updates=4)
+        one, keys, hyper = batch(protocol, num_runs)
+        state = jax.jit(jax.vmap(one.init))(keys, hyper)
+        advance = jax.jit(jax.vmap(one.advance, in_axes=(0, 0, None)))
+        return lambda: advance(state, hyper, jnp.int32(0))
+
+    sizes = [(200, RUNS), (400, RUNS), (800, RUNS), (200, 2 * RUNS), (200, 4 * RUNS)]
+    medians = interleaved({size: chunk(*size) for size in sizes})
+    base = medians[sizes[0]]
+    rows = [
+        (f"{steps} steps, {runs} runs", f"{steps * runs / (200 * RUNS):.0f}", f"{medians[steps, runs] / base:.2f}")
+        for steps, runs in sizes
+    ]
+    show("cost against size, both relative to the first row", ("size", "work", "time"), rows)
+
+
+def worker(num_cores):
+    """Trains chunk after chunk, each when a line comes in, and prints how long it took."""
+    os.sched_setaffinity(0, range(num_cores))
+    jax.config.update("jax_num_cpu_devices", num_cores)
+    protocol = Protocol(num_steps=100_000, num_updates=4)
+    one, _, hyper = batch(protocol, RUNS)
+    began = time.perf_counter()
+
+    def report(progress):
+        nonlocal began
+        print(time.perf_counter() - began, flush=True)
+        sys.stdin.readline()
+        began = time.perf_counter()
+
+    run_batch(one, ROUNDS + 1, range(RUNS), hyper, report=report)
+
+
+def start_worker(num_cores, cache):
+    """Returns a worker on so many cores, each a device, and the seconds until its first chunk was done."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, __file__, str(LENGTH), str(RUNS), str(num_cores)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "JAX_COMPILATION_CACHE_DIR": cache, "JAX_PLATFORMS": "cpu"},
+    )
+    process.stdout.readline()
+    return process, time.perf_counter() - began
+
+
+def processes():
+    """One core against two, and how long a process takes until it trains."""
+    times = {1: [], 2: []}
+    with tempfile.TemporaryDirectory() as cache:
+        cold, until_cold = start_worker(1, cache)
+        warm, until_warm = start_worker(1, cache)
+        warm.kill()
+        workers = {1: cold, 2: start_worker(2, cache)[0]}
+        for _ in range(ROUNDS):
+            for cores, process in workers.items():
+                process.stdin.write("\n")
+                process.stdin.flush()
+                times[cores].append(float(process.stdout.readline()))
+        for process in workers.values():
+            process.kill()
+    one, two = (statistics.median(times[cores]) for cores in (1, 2))
+    updates = 4000 * RUNS
+    rows = [
+        ("updates/s on one core", f"{updates / one:,.0f}"),
+        ("updates/s on two cores", f"{updates / two:,.0f}"),
+        ("two cores against one", f"{one / two:.2f}"),
+        ("process start to 1,000 steps trained, nothing compiled before", f"{until_cold:.1f} s"),
+        ("the same, compiled before", f"{until_warm:.1f} s"),
+        ("of these, training itself", f"{one:.1f} s"),
+    ]
+    show(f"{NAME}, N = {LENGTH}, {RUNS} runs together", ("processes", ""), rows)
 
 
 if __name__ == "__main__":
-    main()
+    if NUM_CORES:
+        worker(*NUM_CORES)
+    else:
+        breakdown()
+        growth()
+        if (os.cpu_count() or 1) > 1 and hasattr(os, "sched_setaffinity") and jax.default_backend() == "cpu":
+            processes()

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from feelgood.algebra import solve_positive
 from feelgood.checks import check_count, check_non_negative, check_positive
 from feelgood.linear.learning import Data, Learner, Plan, clip_values, moments, no_data
 from feelgood.linear.schemes import Scheme, Stage
@@ -79,7 +80,7 @@ def lsvi_ase(
     def stage_posterior(data: Data, h, value: Array, first_state: Array, weight) -> Stage:
         precision = scale * data.gram[h] + ridge * jnp.eye(d, dtype=features.dtype)
         linear = scale * moments(data, h, value)
-        mean = jax.scipy.linalg.solve(precision, linear, assume_a="pos")
+        mean = solve_positive(precision, linear)
         return Stage(precision, linear, mean, features[first_state], weight)
 
     def sample(key: PRNGKey, stage: Stage, start: SamplerState) -> tuple[SamplerState, SamplingFacts]:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 
 from feelgood import noise
+from feelgood.algebra import cholesky, solve_lower
 from feelgood.checks import check_count, check_non_negative, check_positive
 from feelgood.linear import schemes
 from feelgood.linear.ase import lsvi_ase
@@ -69,8 +69,8 @@ class Model(NamedTuple):
 def fit(features: Array, data: Data, ridge: Scalar) -> Model:
     """Ridge regression of every stage, Λ = Σ φφᵀ + ridge · I."""
     num_states, num_actions, d = features.shape
-    factors = jnp.linalg.cholesky(data.gram + ridge * jnp.eye(d, dtype=features.dtype)[None])
-    whiten = jax.vmap(lambda factor, right: solve_triangular(factor, right, lower=True))
+    factors = jax.vmap(cholesky)(data.gram + ridge * jnp.eye(d, dtype=features.dtype)[None])
+    whiten = jax.vmap(solve_lower)
     columns = features.reshape(-1, d).T
     directions = whiten(factors, jnp.broadcast_to(columns, (len(factors), *columns.shape))).mT
     directions = directions.reshape(-1, num_states, num_actions, d)

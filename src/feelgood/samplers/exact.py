@@ -9,9 +9,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jax.scipy.linalg import cho_solve, solve_triangular
 
 from feelgood import noise
+from feelgood.algebra import cholesky, solve_lower, solve_lower_transposed, solve_positive
 from feelgood.checks import check_non_negative, check_positive
 from feelgood.samplers.base import Info, Sampler, SamplerState, info
 from feelgood.typing import Array, Normal, Params, Potential, PRNGKey, Scalar
@@ -42,8 +42,7 @@ def linear_regression(
     check_positive("weight", weight)
     check_positive("prior_precision", prior_precision)
     precision = 2 * weight * features.T @ features + prior_precision * jnp.eye(features.shape[1], dtype=features.dtype)
-    factor = jnp.linalg.cholesky(precision)
-    return GaussianPosterior(cho_solve((factor, True), 2 * weight * features.T @ targets), precision)
+    return GaussianPosterior(solve_positive(precision, 2 * weight * features.T @ targets), precision)
 
 
 def _check_precision(mean: Array, precision: Array) -> None:
@@ -74,12 +73,12 @@ def exact_gaussian(
     check_positive("inverse_temperature", inverse_temperature)
     flat_mean, unravel = ravel_pytree(mean)
     _check_precision(flat_mean, precision)
-    factor = jnp.linalg.cholesky(precision)
+    factor = cholesky(precision)
 
     def step(key: PRNGKey, state: SamplerState, potential: Potential | None = None) -> tuple[SamplerState, Info]:
         del state, potential
         xi = normal(key, flat_mean.shape, flat_mean.dtype)
-        offset = solve_triangular(factor, xi, lower=True, trans="T") / jnp.sqrt(jnp.asarray(inverse_temperature))
+        offset = solve_lower_transposed(factor, xi) / jnp.sqrt(jnp.asarray(inverse_temperature))
         return SamplerState(unravel((flat_mean + offset).astype(flat_mean.dtype))), info(num_gradients=0)
 
     return Sampler(SamplerState, step)
@@ -121,8 +120,8 @@ def exact_feel_good(
         raise ValueError(f"features must have shape (num_actions, {flat_mean.size}), got {features.shape}")
     # In whitened coordinates w = m + L⁻ᵀz every tilt is a shift of z ~ N(0, I/β) by λ·L⁻¹φ_a, and only |A| inner
     # products per proposal are needed to judge it; w itself is formed once, at the end.
-    factor = jnp.linalg.cholesky(precision)
-    tilts = weight * solve_triangular(factor, features.T, lower=True).T
+    factor = cholesky(precision)
+    tilts = weight * solve_lower(factor, features.T).T
     offsets = weight * features @ flat_mean
     log_weights = inverse_temperature * (offsets + jnp.sum(tilts**2, axis=1) / 2)
     spread = 1 / jnp.sqrt(jnp.asarray(inverse_temperature))
@@ -148,7 +147,7 @@ def exact_feel_good(
             jnp.zeros((), jnp.int32),
         )
         _, z, probability, _, rejections = jax.lax.while_loop(lambda carry: ~carry[3], propose, start)
-        draw = flat_mean + solve_triangular(factor, z, lower=True, trans="T")
+        draw = flat_mean + solve_lower_transposed(factor, z)
         return SamplerState(unravel(draw)), info(acceptance=probability, num_gradients=0, num_rejections=rejections)
 
     return Sampler(SamplerState, step)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from feelgood.algebra import cholesky, solve_lower
 from feelgood.samplers.diagnostics.laws import GaussianLaw
 from feelgood.typing import Array
 
@@ -182,8 +183,8 @@ def _as_laws(p: Law, q: Law) -> tuple[GaussianLaw, GaussianLaw]:
 
 def _whiten(p: GaussianLaw, q: GaussianLaw) -> tuple[Array, Array]:
     """In coordinates where q = N(0, I): a lower triangular factor of p's covariance, and p's mean."""
-    both = jnp.concatenate([jnp.linalg.cholesky(p.covariance), (p.mean - q.mean)[:, None]], axis=1)
-    whitened = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(q.covariance), both, lower=True)
+    both = jnp.concatenate([cholesky(p.covariance), (p.mean - q.mean)[:, None]], axis=1)
+    whitened = solve_lower(cholesky(q.covariance), both)
     return whitened[:, :-1], whitened[:, -1]
 
 
@@ -196,6 +197,6 @@ def _standardise(p: GaussianLaw, q: GaussianLaw) -> tuple[Array, Array]:
 
 def _unless_singular(p: GaussianLaw, q: GaussianLaw, value: Array, otherwise: float) -> Array:
     """`value`, or what it tends to as one law collapses onto a lower dimension while the other does not."""
-    factors = [jnp.all(jnp.isfinite(jnp.linalg.cholesky(law.covariance))) for law in (p, q)]
+    factors = [jnp.all(jnp.isfinite(cholesky(law.covariance))) for law in (p, q)]
     finite = jnp.all(jnp.isfinite(p.covariance)) & jnp.all(jnp.isfinite(q.covariance))
     return jnp.where(finite & (factors[0] ^ factors[1]), otherwise, value)

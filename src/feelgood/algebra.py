@@ -1,0 +1,63 @@
+"""Cholesky factors and triangular systems of small matrices, in plain JAX operations.
+
+Up to `LARGEST_UNROLLED` rows they are unrolled, which vectorises over a batch of problems; larger ones go to LAPACK.
+There is a second reason. On a CPU, jaxlib 0.10 maps a batch of LAPACK calls over the thread pool that runs the program
+itself, and waits for it: two such calls at a time on two cores wait for each other for ever.
+"""
+
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+
+from feelgood.typing import Array
+
+__all__ = ["cholesky", "solve_lower", "solve_lower_transposed", "solve_positive"]
+
+LARGEST_UNROLLED = 32
+
+
+def cholesky(matrix: Array) -> Array:
+    """The lower triangular L with L Lᵀ = matrix, (d, d); NaN where there is none."""
+    d = matrix.shape[-1]
+    if d > LARGEST_UNROLLED:
+        return jnp.linalg.cholesky(matrix)
+    rows = jnp.arange(d)
+    columns, rest = [], matrix
+    for j in range(d):
+        column = jnp.where(rows >= j, rest[:, j] / jnp.sqrt(rest[j, j]), 0)
+        columns.append(column)
+        rest = rest - column[:, None] * column[None, :]
+    factor = jnp.stack(columns, axis=1)
+    # The square root of a negative pivot is NaN, a zero pivot divides by zero: either spoils the whole factor.
+    return jnp.where(jnp.all(jnp.isfinite(factor)), factor, jnp.nan)
+
+
+def solve_lower(factor: Array, right: Array) -> Array:
+    """L⁻¹ right, for right of shape (d,) or (d, n)."""
+    d = factor.shape[-1]
+    if d > LARGEST_UNROLLED:
+        return solve_triangular(factor, right, lower=True)
+    return _substitute(factor, right, range(d))
+
+
+def solve_lower_transposed(factor: Array, right: Array) -> Array:
+    """L⁻ᵀ right, for right of shape (d,) or (d, n)."""
+    d = factor.shape[-1]
+    if d > LARGEST_UNROLLED:
+        return solve_triangular(factor, right, lower=True, trans="T")
+    return _substitute(factor.T, right, range(d - 1, -1, -1))
+
+
+def solve_positive(matrix: Array, right: Array) -> Array:
+    """matrix⁻¹ right, for a symmetric positive definite matrix."""
+    factor = cholesky(matrix)
+    return solve_lower_transposed(factor, solve_lower(factor, right))
+
+
+def _substitute(factor: Array, right: Array, order: range) -> Array:
+    """Solves for the unknowns in this order, taking each out of the equations of the others."""
+    solved: list[Array] = [right] * len(order)
+    rest = right
+    for i in order:
+        solved[i] = rest[i] / factor[i, i]
+        rest = rest - (factor[:, i] * solved[i] if right.ndim == 1 else factor[:, i, None] * solved[i][None, :])
+    return jnp.stack(solved)

@@ -1,0 +1,34 @@
+"""Small linear algebra against NumPy, unrolled and not."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from feelgood import algebra
+
+
+@pytest.mark.parametrize("d", [1, 2, 7, 33])
+def test_factors_and_solutions_are_those_of_numpy(d):
+    rng = np.random.default_rng(d)
+    root = rng.normal(size=(5, d, 2 * d))
+    matrices, vectors, tables = root @ root.transpose(0, 2, 1), rng.normal(size=(5, d)), rng.normal(size=(5, d, 3))
+    with jax.enable_x64(True):
+        batch = [jnp.asarray(x) for x in (matrices, vectors, tables)]
+        factors = jax.vmap(algebra.cholesky)(batch[0])
+        np.testing.assert_allclose(factors, np.linalg.cholesky(matrices), rtol=1e-9, atol=1e-11)
+        for right, numbers in ((batch[1], vectors[..., None]), (batch[2], tables)):
+            for ours, theirs in (
+                (jax.vmap(algebra.solve_lower)(factors, right), np.linalg.solve(np.asarray(factors), numbers)),
+                (
+                    jax.vmap(algebra.solve_lower_transposed)(factors, right),
+                    np.linalg.solve(np.asarray(factors).transpose(0, 2, 1), numbers),
+                ),
+                (jax.vmap(algebra.solve_positive)(batch[0], right), np.linalg.solve(matrices, numbers)),
+            ):
+                np.testing.assert_allclose(ours, theirs.reshape(ours.shape), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("matrix", [[[1.0, 2.0], [2.0, 1.0]], [[0.0, 0.0], [0.0, 1.0]], [[np.nan, 0.0], [0.0, 1.0]]])
+def test_what_has_no_factor_gives_none(matrix):
+    assert jnp.isnan(algebra.cholesky(jnp.asarray(matrix))).all()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from feelgood.linear import theory
+from feelgood.linear import table1, theory
 
 # d = 2, H = 3, K = 5: T = 15 and ln(2KH) = ln 30.
 LOG = 1 + 3.4011973816621555
@@ -244,15 +244,15 @@ def test_cumulative_steps_follow_theorem_2():
     expected = condition**2 * num_episodes**3 * horizon**3 / (3 * d * log_term)
     assert theory.cumulative_steps(lmc, horizon) / 1e6 == pytest.approx(expected, rel=0.01)
     ulmc = theory.ulmc_schedule(errors, d, 1.0, condition, steps_constant=1e6)
-    row = {row.name: row for row in theory.TABLE1}["LSVI-ASE with ULMC sampler"]
-    printed = float(theory.sampling_rate(row, condition, num_episodes, horizon, d))
+    row = {row.name: row for row in table1.TABLE1}["LSVI-ASE with ULMC sampler"]
+    printed = float(table1.sampling_rate(row, condition, num_episodes, horizon, d))
     assert theory.cumulative_steps(ulmc, horizon) / 1e6 == pytest.approx(printed / 2, rel=0.01)
     stages = theory.Schedule(*(np.repeat(part[:, None], horizon, axis=1) for part in ulmc))
     assert theory.cumulative_steps(stages, horizon) == theory.cumulative_steps(ulmc, horizon)
 
 
 def test_table_1_as_printed():
-    rates = {row.name: float(theory.regret_rate(row, 4, 9, 100)) for row in theory.TABLE1}
+    rates = {row.name: float(table1.regret_rate(row, 4, 9, 100)) for row in table1.TABLE1}
     assert rates == pytest.approx(
         {
             "LSVI-UCB": 8 * 27 * 10,
@@ -265,12 +265,12 @@ def test_table_1_as_printed():
             "LSVI-ASE with ULMC sampler": 4 * 27 * 10,
         }
     )
-    assert [row.name for row in theory.TABLE1 if not row.tractable] == ["ELEANOR", "CPS"]
-    rows = {row.name: row for row in theory.TABLE1}
+    assert [row.name for row in table1.TABLE1 if not row.tractable] == ["ELEANOR", "CPS"]
+    rows = {row.name: row for row in table1.TABLE1}
     # d = 4, H = 2, K = 3, κ = 9: dT = 24
     for name in ("LMC-LSVI", "LSVI-ASE with LMC sampler"):
-        assert float(theory.sampling_rate(rows[name], 9, 3, 2, 4)) == pytest.approx(729 * 27 * 8 / (4 * math.log(24)))
-    ulmc = theory.sampling_rate(rows["LSVI-ASE with ULMC sampler"], 9, 3, 2, 4)
+        assert float(table1.sampling_rate(rows[name], 9, 3, 2, 4)) == pytest.approx(729 * 27 * 8 / (4 * math.log(24)))
+    ulmc = table1.sampling_rate(rows["LSVI-ASE with ULMC sampler"], 9, 3, 2, 4)
     assert float(ulmc) == pytest.approx(27 * 9 * 4 / math.sqrt(4 * math.log(24)))
     with pytest.raises(ValueError, match="got CPS"):
-        theory.sampling_rate(rows["CPS"], 9, 3, 2, 4)
+        table1.sampling_rate(rows["CPS"], 9, 3, 2, 4)

@@ -85,7 +85,7 @@ def test_bad_options_are_named(tmp_path, options, message):
 def test_names_agree_with_the_library():
     from feelgood.linear import mdps
     from feelgood.linear.algorithms import ALGORITHMS
-    from feelgood.linear.theory import TABLE1
+    from feelgood.linear.table1 import TABLE1
     from feelgood.results.regret import _LOOKS
 
     assert tuple(mdps.SUITE) == regret.MDPS

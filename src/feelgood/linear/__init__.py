@@ -1,10 +1,11 @@
 """Linear MDPs: exact planning, Algorithm 1, every row of the paper's Table 1, and the theory as running code.
 
 Submodules: `mdps` (a suite of them), `schemes` (samplers that follow a stage's curvature), `algorithms` (all rows of
-Table 1 by name), `theory` (bounds), `errors` (sampling error, exact), `complexity` (gradients for a given error).
+Table 1 by name), `table1` (the table itself, as data), `theory` (bounds), `errors` (sampling error, exact),
+`complexity` (gradients for a given error).
 """
 
-from feelgood.linear import algorithms, complexity, errors, mdps, schemes, theory
+from feelgood.linear import algorithms, complexity, errors, mdps, schemes, table1, theory
 from feelgood.linear.ase import SamplingFacts, ValueFunction, lsvi_ase, lsvi_ase_general
 from feelgood.linear.cps import cps
 from feelgood.linear.eleanor import eleanor
@@ -44,6 +45,7 @@ __all__ = [
     "policy_values",
     "random_start",
     "schemes",
+    "table1",
     "theory",
     "worst_start",
 ]

@@ -25,13 +25,9 @@ from feelgood.checks import check_count, check_positive
 from feelgood.typing import Array, Scalar
 
 __all__ = [
-    "TABLE1",
     "Curvature",
     "RegretBound",
-    "RegretRate",
-    "SamplingRate",
     "Schedule",
-    "TableRow",
     "Weights",
     "allowed_error",
     "corollary_bound",
@@ -45,8 +41,6 @@ __all__ = [
     "prior_complexity",
     "prior_complexity_rate",
     "regret_bound",
-    "regret_rate",
-    "sampling_rate",
     "sampling_weights",
     "theorem_weights",
     "ulmc_schedule",
@@ -423,77 +417,6 @@ def cumulative_steps(schedule: Schedule, horizon: int) -> float:
     """
     num_steps = np.asarray(schedule.num_steps, float)
     return float(num_steps.sum() * (horizon if num_steps.ndim < 2 else 1))
-
-
-# Table 1.
-
-
-class RegretRate(NamedTuple):
-    """Exponents of d, H and T in Õ(d^· H^· T^·)."""
-
-    dimension: float
-    horizon: float
-    num_steps: float
-
-
-class SamplingRate(NamedTuple):
-    """Exponents of κ, K, H, d and ln(dT) in a cumulative sampling complexity."""
-
-    condition: float
-    num_episodes: float
-    horizon: float
-    dimension: float
-    logarithm: float
-
-
-class TableRow(NamedTuple):
-    """An algorithm of Table 1; `sampling` is None where nothing is sampled by gradients."""
-
-    name: str
-    regret: RegretRate
-    exploration: str
-    tractable: bool
-    sampling: SamplingRate | None
-
-
-_LMC_RATE = SamplingRate(condition=3, num_episodes=3, horizon=3, dimension=-1, logarithm=-1)
-_ULMC_RATE = SamplingRate(condition=1.5, num_episodes=2, horizon=2, dimension=-0.5, logarithm=-0.5)
-
-TABLE1: tuple[TableRow, ...] = (
-    TableRow("LSVI-UCB", RegretRate(1.5, 1.5, 0.5), "UCB", True, None),
-    TableRow("OPT-RLSVI", RegretRate(2, 2, 0.5), "TS", True, None),
-    TableRow("ELEANOR", RegretRate(1, 1.5, 0.5), "Optimism", False, None),
-    TableRow("CPS", RegretRate(1, 2, 0.5), "FGTS", False, None),
-    TableRow("LSVI-PHE", RegretRate(1.5, 1.5, 0.5), "TS", True, None),
-    TableRow("LMC-LSVI", RegretRate(1.5, 1.5, 0.5), "LMC", True, _LMC_RATE),
-    TableRow("LSVI-ASE with LMC sampler", RegretRate(1, 1.5, 0.5), "FGTS & LMC", True, _LMC_RATE),
-    TableRow("LSVI-ASE with ULMC sampler", RegretRate(1, 1.5, 0.5), "FGTS & ULMC", True, _ULMC_RATE),
-)
-"""Table 1 of the paper as printed.
-
-LMC has κ³ there and in Theorem 2, where the theorem it rests on gives κ² (`lmc_schedule`). CPS has H² although, being
-LSVI-ASE without sampling error, it has the corollary's H^{3/2}.
-"""
-
-
-def regret_rate(row: TableRow, dimension: ArrayLike, horizon: ArrayLike, num_steps: ArrayLike) -> np.ndarray:
-    """The row's regret rate d^· H^· T^·, without constants and logarithms."""
-    return _monomial(row.regret, (dimension, horizon, num_steps))
-
-
-def sampling_rate(
-    row: TableRow, condition: ArrayLike, num_episodes: ArrayLike, horizon: ArrayLike, dimension: ArrayLike
-) -> np.ndarray:
-    """The row's cumulative sampling complexity κ^· K^· H^· d^· ln(dT)^·, without its constant."""
-    if row.sampling is None:
-        raise ValueError(f"row must be one with a sampling complexity, got {row.name}")
-    log_term = np.log(np.asarray(dimension, float) * np.asarray(horizon) * np.asarray(num_episodes))
-    return _monomial(row.sampling, (condition, num_episodes, horizon, dimension, log_term))
-
-
-def _monomial(exponents: tuple, values: tuple) -> np.ndarray:
-    powers = (np.asarray(value, float) ** exponent for value, exponent in zip(values, exponents, strict=True))
-    return np.asarray(math.prod(powers))
 
 
 def _check_sizes(dimension: int, horizon: int, num_episodes: int = 1) -> None:

@@ -1,13 +1,19 @@
 """The command line: exit codes, messages, and no JAX before there is work for it."""
 
 import json
+import shlex
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
+import tyro
 
+import feelgood
 from feelgood import cli
+from feelgood.catalogue import KINDS
 from feelgood.cli import STUDIES, main
+from feelgood.results import store
 from feelgood.studies import nchain
 
 
@@ -22,7 +28,19 @@ def test_without_a_command_the_commands_are_listed(capsys, arguments, code):
     assert call(*arguments) == code
     out = capsys.readouterr().out
     assert out.startswith("usage: feelgood COMMAND")
-    assert all(command in out for command in cli.COMMANDS)
+    assert all(f"\n  {name} " in out and command.example in out for name, command in cli.COMMANDS.items())
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_the_help_of_every_command_ends_with_an_example_of_it(capsys, command):
+    assert call(command, "--help") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith(f"example: feelgood {command}")
+
+
+def test_the_version_is_the_installed_one(capsys):
+    main(["--version"])
+    assert capsys.readouterr().out == f"feelgood {metadata.version('feelgood')}\n"
 
 
 @pytest.mark.parametrize(("arguments", "code"), [([], 2), (["--help"], 0)])
@@ -35,8 +53,15 @@ def test_without_a_study_the_studies_are_listed(capsys, arguments, code):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["rnu"], "feelgood: command must be one of 'run', got 'rnu'; did you mean 'run'?\n"),
+        (
+            ["rnu"],
+            "feelgood: command must be one of 'run', 'resume', 'list', 'doctor', got 'rnu'; did you mean 'run'?\n",
+        ),
         (["run", "nchian"], "got 'nchian'; did you mean 'nchain'?\n"),
+        (["list", "agnets"], "got 'agnets'; did you mean 'agents'?\n"),
+        (["list", "agents", "--jsn"], "feelgood: unrecognized arguments: --jsn\n"),
+        (["doctor", "--js"], "feelgood: unrecognized arguments: --js\n"),
+        (["resume"], "feelgood: the following arguments are required: folder\n"),
     ],
 )
 def test_a_wrong_name_gives_one_line_with_the_nearest_right_one_and_code_two(capsys, arguments, message):
@@ -70,6 +95,14 @@ def test_the_options_of_a_study_are_listed_with_their_meaning(capsys):
     out = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "--num-seeds" in out
     assert "Fresh seeds that results are reported on" in out
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_help_of_a_study_shows_an_example_that_its_options_accept(capsys, name):
+    assert call("run", name, "--help") == 0
+    example = f"feelgood run {name} {STUDIES[name].example}"
+    assert f"example: {example}" in " ".join(capsys.readouterr().out.split())
+    assert tyro.cli(cli._options(name), args=shlex.split(example)[3:]) != cli._options(name)()
 
 
 def run_as(monkeypatch, study):
@@ -113,7 +146,19 @@ def test_options_reach_the_study_and_paths_are_printed(capsys, monkeypatch, tmp_
     assert capsys.readouterr().out == f"wrote {tmp_path / 'summary.csv'}\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["run", "nchain", "--help"], ["run", "x"]])
+WITHOUT_JAX = [
+    ["--help"],
+    ["--version"],
+    ["run", "--help"],
+    ["run", "nchain", "--help"],
+    ["run", "x"],
+    ["list", "studies"],
+    ["doctor", "--help"],
+    ["resume", "nowhere"],
+]
+
+
+@pytest.mark.parametrize("arguments", WITHOUT_JAX, ids=" ".join)
 def test_help_and_refusals_do_not_import_jax(arguments):
     code = f"""
 import sys
@@ -129,9 +174,207 @@ assert "matplotlib" not in sys.modules, "matplotlib"
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_options_of_every_study_come_back_from_its_manifest_as_they_were(tmp_path, name):
+    options = tyro.cli(cli._options(name), args=shlex.split(STUDIES[name].example))
+    with store.recorded(tmp_path, name, options):
+        pass
+    restored = cli._restored(cli._options(name), store.read_study(tmp_path)["spec"])
+    assert restored == options
+    assert {type(value) for value in vars(restored).values()} == {type(value) for value in vars(options).values()}
+
+
+def stopped(folder, **options):
+    """A folder whose study was stopped."""
+    spec = nchain.NChainStudy(output=folder, **options)
+    with pytest.raises(KeyboardInterrupt), store.recorded(folder, "nchain", spec):
+        raise KeyboardInterrupt
+    return spec
+
+
+def test_resume_goes_on_with_the_same_options_in_a_folder_that_was_moved(capsys, monkeypatch, tmp_path):
+    spec = stopped(tmp_path / "a", lengths=(5, 7), cold=("fg_ulmcdqn",), form="paper", ablate=False)
+    (tmp_path / "a").rename(tmp_path / "b")
+    seen = []
+
+    def study(options):
+        with store.recorded(options.output, "nchain", options):
+            seen.append(options)
+        return [tmp_path / "summary.csv"]
+
+    run_as(monkeypatch, study)
+    main(["resume", str(tmp_path / "b")])
+    assert capsys.readouterr().out == f"wrote {tmp_path / 'summary.csv'}\n"
+    assert seen == [nchain.NChainStudy(**{**vars(spec), "output": tmp_path / "b"})]
+    main(["resume", str(tmp_path / "b")])
+    assert capsys.readouterr().out == f"nchain in {tmp_path / 'b'} is finished already\n"
+    assert len(seen) == 1
+
+
+def test_a_resumed_study_that_is_stopped_says_how_to_go_on(capsys, monkeypatch, tmp_path):
+    def study(options):
+        raise KeyboardInterrupt
+
+    stopped(tmp_path / "with space")
+    run_as(monkeypatch, study)
+    assert call("resume", str(tmp_path / "with space")) == 130
+    assert capsys.readouterr().err == f"\nstopped; to go on: feelgood resume '{tmp_path / 'with space'}'\n"
+
+
+def damaged(manifest, **changes):
+    return json.dumps({**manifest, **changes})
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda m: json.dumps(m)[:100], "cannot be read"),
+        (lambda m: "", "cannot be read"),
+        (lambda m: damaged(m, study=["nchain"]), "must hold a str as 'study', got ['nchain']"),
+        (lambda m: damaged(m, spec=None), "must hold a dict as 'spec', got None"),
+        (lambda m: damaged(m, study="nchian"), "got 'nchian'; did you mean 'nchain'?"),
+        (
+            lambda m: damaged(m, spec={**m["spec"], "speed": 3}),
+            "another version of feelgood, with other options: speed",
+        ),
+        (lambda m: damaged(m, spec={**m["spec"], "lengths": 5}), "lengths must be of type tuple, got 5"),
+        (lambda m: damaged(m, spec={**m["spec"], "lengths": ["5"]}), "lengths must be of type int, got '5'"),
+        (lambda m: damaged(m, spec={**m["spec"], "num_kept": True}), "num_kept must be of type int, got True"),
+        (lambda m: damaged(m, spec={**m["spec"], "form": "pa"}), "did you mean 'paper'?"),
+        (lambda m: damaged(m, spec={**m["spec"], "num_steps": 1500}), "num_steps must be a multiple of 1000, got 1500"),
+    ],
+)
+def test_a_damaged_manifest_gives_one_line_and_code_two_and_stays_as_it_is(capsys, tmp_path, damage, message):
+    stopped(tmp_path)
+    file = tmp_path / "manifest.json"
+    file.write_text(damage(json.loads(file.read_text())))
+    before = file.read_text()
+    assert call("resume", str(tmp_path)) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.startswith("feelgood: ")
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+    assert file.read_text() == before
+
+
+def test_a_folder_without_a_study_cannot_be_resumed(capsys, tmp_path):
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        assert call("resume", str(folder)) == 2
+        assert capsys.readouterr().err == f"feelgood: folder {folder} holds no study: it has no manifest.json\n"
+
+
+def test_list_prints_every_name_with_its_line_and_paper(capsys):
+    main(["list"])
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    for kind, entries in KINDS.items():
+        assert kind in lines
+        for name, summary, paper in entries():
+            assert f"{name} {' '.join(summary.split())}" + (f" ({paper})" if paper else "") in lines
+
+
+def test_list_speaks_json_of_one_kind_or_of_all(capsys):
+    main(["list", "agents", "--json"])
+    agents = json.loads(capsys.readouterr().out)
+    assert list(agents) == ["agents"]
+    main(["list", "--json"])
+    everything = json.loads(capsys.readouterr().out)
+    assert list(everything) == list(KINDS)
+    assert everything["agents"] == agents["agents"]
+    assert {"name": "dqn", "paper": "Mnih et al., 2015"}.items() <= agents["agents"][7].items()
+
+
+def examined(capsys):
+    code = call("doctor", "--json")
+    report = json.loads(capsys.readouterr().out)
+    assert report["ready"] == (code == 0)
+    return code, {fact["name"]: fact for fact in report["facts"]}
+
+
+def test_doctor_finds_this_machine_well(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path))
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "code").write_bytes(bytes(2_500_000))
+    code, facts = examined(capsys)
+    assert code == 0
+    assert facts["feelgood"]["value"] == feelgood.__version__
+    assert all(facts[name]["value"] == metadata.version(name) for name in ("jax", "jaxlib", "optax", "pandas"))
+    assert "pytest" not in facts
+    assert facts["compiled code"]["value"] == f"{tmp_path} (1 files, 2.5 MB)"
+    assert call("doctor") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(facts) + 1
+    assert lines[-1] == "all that is needed is there"
+
+
+def without(monkeypatch, *missing):
+    """Makes packages look as if they were not installed, all others as if they were."""
+
+    def version(name):
+        if name in missing:
+            raise metadata.PackageNotFoundError(name)
+        return "1.0"
+
+    monkeypatch.setattr(cli.metadata, "version", version)
+
+
+def test_doctor_ends_with_code_one_if_something_needed_is_missing(capsys, monkeypatch):
+    without(monkeypatch, "optax")
+    code, facts = examined(capsys)
+    assert code == 1
+    assert [name for name, fact in facts.items() if fact["fatal"]] == ["optax"]
+    assert facts["optax"]["fix"].endswith("-m pip install optax")
+
+
+def test_doctor_names_the_command_that_installs_a_missing_extra(capsys, monkeypatch):
+    without(monkeypatch, "ale-py", "jax-cuda13-plugin")
+    code, facts = examined(capsys)
+    assert code == 0
+    for extra, package in (("atari", "ale-py"), ("cuda", "jax-cuda13-plugin")):
+        assert facts[f"extra {extra}"]["value"] == f"missing {package}"
+        assert facts[f"extra {extra}"]["fix"].endswith(f"-m pip install 'feelgood[{extra}]'")
+    without(monkeypatch)
+    _, facts = examined(capsys)
+    assert facts["extra atari"]["value"] == facts["extra cuda"]["value"] == "installed"
+
+
+def test_doctor_sees_a_gpu_that_jax_does_not_use(capsys, monkeypatch):
+    import jax
+
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices(backend="cpu"))
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    monkeypatch.setattr(cli, "_has_gpu", lambda: False)
+    assert "gpu" not in examined(capsys)[1]
+    monkeypatch.setattr(cli, "_has_gpu", lambda: True)
+    code, facts = examined(capsys)
+    assert code == 0
+    assert facts["gpu"]["fix"].endswith("pip install 'feelgood[cuda]'")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    assert examined(capsys)[1]["gpu"]["fix"] == "unset JAX_PLATFORMS"
+
+
+def test_doctor_ends_with_code_one_if_jax_finds_no_device(capsys, monkeypatch):
+    import jax
+
+    def devices():
+        raise RuntimeError("Unable to initialize backend 'cuda'\nand more")
+
+    monkeypatch.setattr(jax, "devices", devices)
+    code, facts = examined(capsys)
+    assert code == 1
+    assert facts["devices"]["value"] == "none: Unable to initialize backend 'cuda'"
+
+
 def process(*arguments):
     words = [sys.executable, "-m", "feelgood.cli", *map(str, arguments)]
     return subprocess.run(words, capture_output=True, text=True, timeout=120)
+
+
+def test_json_that_is_no_manifest_gives_one_line_and_code_two(tmp_path):
+    (tmp_path / "manifest.json").write_text("[1, 2]")
+    done = process("resume", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == f"feelgood: manifest {tmp_path / 'manifest.json'} must be a table of fields, got list\n"
 
 
 def test_a_process_of_its_own_refuses_a_folder_of_another_study(tmp_path):

@@ -17,10 +17,14 @@ from typing import Any
 
 import pandas as pd
 
+from feelgood.checks import check_choice
+
 __all__ = [
     "describe_machine",
     "fingerprint",
+    "load_results",
     "read_manifest",
+    "read_study",
     "read_table",
     "recorded",
     "write_manifest",
@@ -68,6 +72,67 @@ def read_manifest(path: Path) -> dict[str, Any]:
         return json.loads(path.read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"manifest {path} cannot be read ({error})") from error
+
+
+def read_study(folder: Path) -> dict[str, Any]:
+    """The manifest of a study's folder.
+
+    Raises:
+      ValueError: if there is none, or one that is not a study's.
+    """
+    path = folder / "manifest.json"
+    if not path.exists():
+        raise ValueError(f"folder {folder} holds no study: it has no manifest.json")
+    manifest = read_manifest(path)
+    if not isinstance(manifest, dict):
+        raise ValueError(f"manifest {path} must be a table of fields, got {type(manifest).__name__}")
+    for name, kind in (("study", str), ("spec", dict), ("finished", bool)):
+        if not isinstance(manifest.get(name), kind):
+            raise ValueError(f"manifest {path} must hold a {kind.__name__} as {name!r}, got {manifest.get(name)!r}")
+    return manifest
+
+
+def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
+    """The results of a study as a tidy table.
+
+    Args:
+      path: the study's folder.
+      table: name of one of its tables, without ending; if not given, its `curves` (a row per run and evaluation), or
+        its only table where it has no curves.
+
+    Raises:
+      ValueError: if the folder holds no such table.
+
+    Example:
+      >>> curves = load_results("results/nchain")
+      >>> curves.groupby(["length", "agent", "step"])["return"].mean()
+    """
+    folder = Path(path)
+    # Where a table has both forms, Parquet is the one with exact numbers and types.
+    files = {file.stem: file for ending in ("csv", "parquet") for file in sorted(folder.glob(f"*.{ending}"))}
+    if not files:
+        raise ValueError(f"folder {folder} holds no results" + _why_empty(folder))
+    if table is None:
+        if "curves" not in files and len(files) > 1:
+            raise ValueError(f"folder {folder} holds no curves; choose a table of {', '.join(map(repr, files))}")
+        table = "curves" if "curves" in files else next(iter(files))
+    check_choice("table", table, files)
+    return read_table(files[table]) if files[table].suffix == ".parquet" else _read_csv(files[table])
+
+
+def _why_empty(folder: Path) -> str:
+    if not folder.is_dir():
+        return ": there is no such folder"
+    if (folder / "manifest.json").exists() and not read_study(folder)["finished"]:
+        return f" yet: its study is unfinished (feelgood resume {folder} goes on with it)"
+    return ": no table lies there"
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path)
+    except ValueError as error:
+        raise ValueError(f"table {path} cannot be read ({str(error).splitlines()[0]})") from error
 
 
 def fingerprint(*facts: Any) -> str:

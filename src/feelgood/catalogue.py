@@ -1,0 +1,155 @@
+"""What there is, by name: each with a line on what it is, and its paper. The lines are those of the code itself."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+__all__ = ["KINDS", "PAPER", "STUDIES", "Entry", "Study"]
+
+PAPER = "Ishfaq et al., RLC 2024"
+"""What docstrings call the paper."""
+
+
+class Study(NamedTuple):
+    """Where a study lives: its module, the name of its options there, a line on what it does, options to try."""
+
+    module: str
+    options: str
+    summary: str
+    example: str
+
+
+STUDIES = {
+    "nchain": Study(
+        "feelgood.studies.nchain",
+        "NChainStudy",
+        "deep exploration on the N-chain, after the paper's Figure 1",
+        "--lengths 25 50 --agents fg_ulmcdqn dqn --num-seeds 10",
+    ),
+    "sensitivity": Study(
+        "feelgood.studies.sensitivity",
+        "SensitivityStudy",
+        "score on the N-chain against feel-good weight and friction",
+        "--agents fg_ulmcdqn --length 25",
+    ),
+    "frontier": Study(
+        "feelgood.studies.frontier",
+        "FrontierStudy",
+        "the longest N-chain each agent solves, at two budgets",
+        "--agents fg_ulmcdqn dqn --lengths 25 50 100 --budgets fixed",
+    ),
+    "regret": Study(
+        "feelgood.studies.regret",
+        "RegretStudy",
+        "regret in linear MDPs: every row of the paper's Table 1, measured",
+        "--mdps riverswim lock --algorithms lsvi_ucb ase_ulmc --num-episodes 500",
+    ),
+    "samplers": Study(
+        "feelgood.studies.samplers",
+        "SamplersStudy",
+        "every sampler on one feel-good posterior, drawn (a minute)",
+        "--num-chains 500 --output runs/drawn",
+    ),
+}
+
+
+class Entry(NamedTuple):
+    """A name, a line on what it stands for, and its paper if it has one."""
+
+    name: str
+    summary: str
+    paper: str | None
+
+
+def _references(docstring: str) -> str:
+    return docstring.partition("References:")[2].partition("\n\n")[0]
+
+
+def _short(authors: str) -> str:
+    names = re.split(r", | and ", authors)
+    return f"{names[0]} et al." if len(names) > 2 else authors
+
+
+def _entry(name: str, docstring: str) -> Entry:
+    """Reads an entry off a docstring: its first line, and the papers named there or under "References"."""
+    first = docstring.partition("\n")[0]
+    references = " ".join(_references(docstring).split())
+    papers = [PAPER] if re.search(r"\bthe paper\b", f"{first} {references}") else []
+    papers += re.findall(r"\(([^()]+, \d{4})\)", first)
+    papers += [f"{_short(who)}, {year}" for who, year in re.findall(r"([A-Z][\w .,-]*) \((\d{4})\)", references)]
+    summary = re.sub(r" \([^()]+, \d{4}\)", "", first).rstrip(".")
+    return Entry(name, summary, "; ".join(papers) or None)
+
+
+def _documented(name: str, thing: Any) -> Entry:
+    return _entry(name, inspect.getdoc(thing) or "")
+
+
+def _returning(kind: type, room: Any) -> Iterable[tuple[str, Callable]]:
+    """The public functions of a module that return `kind`, by name."""
+    for name in room.__all__:
+        thing = getattr(room, name)
+        if inspect.isfunction(thing) and inspect.signature(thing).return_annotation is kind:
+            yield name, thing
+
+
+def _agents() -> list[Entry]:
+    from feelgood.agents import ZOO
+
+    entries = [_documented(name, recipe.make) for name, recipe in ZOO.items()]
+    # The paper's own say nothing of where they come from.
+    own = ("fg_ulmcdqn", "fg_lmcdqn", "ulmcdqn")
+    return [entry._replace(paper=PAPER) if entry.name in own else entry for entry in entries]
+
+
+def _samplers() -> list[Entry]:
+    from feelgood import samplers
+
+    return [_documented(name, factory) for name, factory in _returning(samplers.Sampler, samplers)]
+
+
+def _environments() -> list[Entry]:
+    from feelgood import envs
+    from feelgood.envs.diagnostic import DIAGNOSTICS
+
+    factories = [*_returning(envs.Environment, envs), *DIAGNOSTICS.items()]
+    return [_documented(name, factory) for name, factory in factories]
+
+
+def _studies() -> list[Entry]:
+    return [_entry(name, study.summary) for name, study in STUDIES.items()]
+
+
+def _algorithms() -> list[Entry]:
+    from feelgood import linear
+
+    # Those that are Algorithm 1 with one sampler or another have no function, hence no docstring, of their own.
+    lines = {
+        "ase_lmc": "LSVI-ASE, the paper's Algorithm 1, with Langevin Monte Carlo",
+        "ase_ulmc": "LSVI-ASE, the paper's Algorithm 1, with underdamped Langevin Monte Carlo",
+        "ase_baoab": "LSVI-ASE with a splitting scheme of low friction whose momentum is kept between episodes",
+        "ase_exact": "LSVI-ASE with exact draws instead of a sampler",
+    }
+    return [
+        _entry(name, lines[name]) if name in lines else _documented(name, getattr(linear, name))
+        for name in linear.algorithms.ALGORITHMS
+    ]
+
+
+def _mdps() -> list[Entry]:
+    from feelgood.linear import mdps
+
+    factories = {"simplex": mdps.random_simplex, "lock": mdps.combination_lock}
+    return [_documented(name, factories.get(name) or getattr(mdps, name)) for name in mdps.SUITE]
+
+
+KINDS: dict[str, Callable[[], list[Entry]]] = {
+    "agents": _agents,
+    "samplers": _samplers,
+    "environments": _environments,
+    "studies": _studies,
+    "algorithms": _algorithms,
+    "mdps": _mdps,
+}
+"""Every kind of thing that has names, with a function that lists them; all but studies load JAX."""

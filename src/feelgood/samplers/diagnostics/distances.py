@@ -67,12 +67,9 @@ def wasserstein2(p: Law, q: Law) -> Array:
       5.0
     """
 
-    def factor(covariance: Array) -> Array:
-        variances, basis = jnp.linalg.eigh(covariance)
-        return basis * jnp.sqrt(jnp.maximum(variances, 0))[None, :]
-
     p, q = _as_laws(p, q)
-    ours, theirs = factor(p.covariance), factor(q.covariance)
+    variances, bases = jnp.linalg.eigh(jnp.stack([p.covariance, q.covariance]))
+    ours, theirs = bases * jnp.sqrt(jnp.maximum(variances, 0))[:, None, :]
     left, _, right = jnp.linalg.svd(jnp.matmul(ours.T, theirs, precision="highest"))
     rotation = jnp.matmul(left, right, precision="highest")
     gap = jnp.matmul(ours, rotation, precision="highest") - theirs

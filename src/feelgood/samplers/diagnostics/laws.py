@@ -156,6 +156,8 @@ def _modes(precision: ArrayLike) -> tuple[Array, Array]:
     precision = jnp.asarray(precision)
     if precision.ndim != 2 or precision.shape[0] != precision.shape[1]:
         raise ValueError(f"precision must be a square matrix, got shape {precision.shape}")
+    if precision.shape == (1, 1):  # one mode by itself needs no search for it
+        return precision[0], jnp.ones_like(precision)
     curvature, basis = jnp.linalg.eigh(precision)
     return curvature, basis
 

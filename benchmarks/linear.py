@@ -42,7 +42,7 @@ def learners(mdp):
         ),
         "ase_lmc": ase(schemes.lmc()),
         "ase_ulmc": ase(schemes.ulmc()),
-        "ase_baoab": ase(schemes.ulmc(1.0, 0.1, form="splitting")),
+        "ase_baoab": ase(schemes.baoab(1.0, 0.1)),
         "ase_mala": ase(schemes.mala()),
         "ase_exact": ase(schemes.exact(), 1),
     }

@@ -157,6 +157,26 @@ def test_momentum_is_kept_if_asked_for():
     assert np.abs(np.asarray(other.params[2] - state.params[2])).max() > 0.05
 
 
+def test_the_potential_keeps_its_differences_where_data_abound():
+    """What a Metropolis test compares must be right to much less than 1 even where the loss itself is of order 10⁶."""
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(5, 5))
+    precision, mean = 1e5 * (root @ root.T + np.eye(5)), 3 * rng.normal(size=5)
+    stage = schemes.Stage(jnp.asarray(precision, jnp.float32), jnp.asarray(mean, jnp.float32), jnp.eye(5), None)
+    draws = np.float32(mean) + np.linalg.solve(np.linalg.cholesky(precision).T, rng.normal(size=(5, 40))).T
+    draws = draws.astype(np.float32)
+    ours = np.array([float(stage.potential(jnp.asarray(w))) for w in draws])
+    offset = draws.astype(np.float64) - np.asarray(stage.mean, np.float64)
+    exact = np.einsum("ni,ij,nj->n", offset, np.asarray(stage.precision, np.float64), offset) / 2
+    assert np.einsum("i,ij,j", mean, precision, mean) > 1e6
+    np.testing.assert_allclose(ours - ours[0], exact - exact[0], atol=1e-3)
+
+
+def test_laws_are_measured_only_where_they_are_known():
+    with pytest.raises(ValueError, match="keep_momentum must be False where a law is measured"):
+        _learner(keep_momentum=True, measure=lambda *stage: ())
+
+
 def test_values_are_truncated():
     learner = ase.lsvi_ase(MDP.features, 3, schemes.exact(), num_updates=1, loss_weight=0.1, prior_variance=100.0)
     empty = learning.no_data(MDP.features, 3)

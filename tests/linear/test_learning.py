@@ -144,3 +144,8 @@ def test_a_bad_length_is_named_and_a_learner_can_object():
 
     with pytest.raises(ValueError, match="no to 5"):
         learning.learn(jax.random.key(0), MDP, noisy_learner()._replace(check=check), 5)
+
+
+def test_values_that_are_no_numbers_have_a_regret_that_is_none():
+    values = jnp.zeros((3, 4, 3)).at[1, 2, 0].set(jnp.nan)
+    assert jnp.isnan(learning.learn(jax.random.key(0), MDP, constant_learner(values), 3).regret).all()

@@ -97,6 +97,8 @@ def _arrays():
         (lambda f, m, w, i: (f, m, w[:1], i), r"weights must have shape \(2, 3\)"),
         (lambda f, m, w, i: (f, m[:0], w[:0], i), "horizon must be a whole number of at least 1, got 0"),
         (lambda f, m, w, i: (f, m, w, 2 * i), "initial must be a law over 4 states"),
+        (lambda f, m, w, i: (f, m, w, i * np.nan), "initial must be a law over 4 states"),
+        (lambda f, m, w, i: (f, m, w, 99), "initial must be a law over 4 states or the number of one, got 99"),
     ],
 )
 def test_what_is_no_linear_mdp_is_named(spoil, message):

@@ -48,6 +48,7 @@ def curves():
             "seed": seed,
             "episode": k,
             "regret": k * (1.0 + seed),
+            "bound": 1234.0,
         }
         for mdp in ("lock", "simplex")
         for algorithm in ("lsvi_ucb", "ase_baoab")
@@ -80,6 +81,7 @@ def errors():
             "regret": 3.0 * k,
             "allowed": 1 / k,
             "origin": 100.0,
+            "stages": 5,
         }
         for steps in (1, 2)
         for seed in (0, 1)
@@ -107,7 +109,18 @@ def budget():
 
 def complexity():
     rows = [
-        {"scheme": "lmc", "varied": varied, "condition": c, "dimension": d, "error": e, "num_gradients": n}
+        {
+            "scheme": "lmc",
+            "varied": varied,
+            "condition": c,
+            "dimension": d,
+            "error": e,
+            "num_gradients": n,
+            "exponent": 1.5,
+            "low": 1.0,
+            "high": 2.0,
+            "theorem": 2.0 if varied == "condition" else None,
+        }
         for varied, c, d, e, n in [
             ("condition", 10, 4, 0.1, 100),
             ("condition", 100, 4, 0.1, 10_000),
@@ -133,9 +146,9 @@ def test_the_summary_says_what_is_in_the_tables():
     text = regret.as_markdown(TABLES)
     assert "| LSVI-UCB | 30.0 ± 127.1 | 30.0 ± 127.1 |" in text
     assert "| LSVI-ASE, LMC | 0.5 | 0.50 ± 0.00 | 1 | 1.50 ± 0.00 | 1.5 | 2.00 ± 0.00 |" in text
-    assert "| lmc | condition | 2.00 |" in text
-    assert "| lmc | dimension | 1.00 |" in text
-    assert "| lmc | 1/error | 2.00 |" in text
+    assert "| lmc | condition | 2 | 1.50 [1.00, 2.00] |" in text
+    assert "| lmc | 1/error | – | 1.50 [1.00, 2.00] |" in text
+    assert "| Theorem 1's bound, exact draws | 1.23e+03 | 1.23e+03 |" in text
     assert "| lmc | 1 | 2 | 9 | 100 |" in text
 
 

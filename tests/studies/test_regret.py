@@ -43,14 +43,30 @@ def test_a_study_leaves_tables_figures_and_a_manifest(finished):
     assert table.groupby(["algorithm", "constants", "seed"])["regret"].apply(lambda r: r.is_monotonic_increasing).all()
 
 
-def test_scales_are_chosen_on_seeds_that_are_not_reported(finished):
+def test_the_scales_that_win_on_tuning_seeds_are_reported(finished):
     output = finished[0]
     (path,) = (output / "cells").glob("tune-lock-lsvi_ucb-*.parquet")
     tuning = pd.read_parquet(path)
     table = pd.read_parquet(output / "curves.parquet")
     used = table[(table["algorithm"] == "lsvi_ucb") & (table["constants"] == "tuned")]
-    assert used["noise"].unique() == tuning.sort_values("regret")["noise"].iloc[0]
-    assert used["seed"].max() < regret.FIRST_TUNING_SEED
+    best = tuning.sort_values("regret", kind="stable").iloc[0]
+    assert used["noise"].unique() == best["noise"]
+    assert used["ridge"].unique() == best["ridge"]
+
+
+def test_tuning_and_reporting_never_share_a_seed(tmp_path, monkeypatch):
+    seeds, run = [], regret._regrets
+
+    def spy(mdp, algorithm, num_episodes, scales, used):
+        seeds.append(set(used))
+        return run(mdp, algorithm, num_episodes, scales, used)
+
+    monkeypatch.setattr(regret, "_regrets", spy)
+    regret.run(small(tmp_path, algorithms=("lsvi_ucb",)), lambda text: None)
+    tuning, reporting = seeds
+    assert tuning
+    assert reporting == {0, 1, 2}
+    assert not tuning & reporting
 
 
 def test_finished_cells_are_not_run_again(finished, monkeypatch):

@@ -3,9 +3,10 @@
 `ase_baoab` is LSVI-ASE with a splitting scheme of low friction whose momentum is kept from episode to episode;
 `ase_exact` samples exactly (δ = 0); `lsvi` does not explore at all.
 
-Each algorithm has constants that its theory sets from d, H and K. A scale multiplies such a constant: at 1 the
-algorithm is as its theory has it, and tuning means choosing scales. So a choice made on one MDP carries over to others
-by the theory's own scaling.
+Each algorithm has constants that its theory sets from d, H and K: bonuses, noise, η, λ, β. A scale multiplies such a
+constant: at 1 it is the theory's, and tuning means choosing scales. So a choice made on one MDP carries over to others
+by the theory's own scaling. What scales leave alone are the samplers' steps J, for which the theory asks more than
+anyone would run (`feelgood.linear.theory.lmc_schedule`).
 """
 
 from collections.abc import Callable, Mapping
@@ -56,8 +57,9 @@ class Algorithm(NamedTuple):
         return dict.fromkeys(self.grid, 1.0)
 
 
-_NOISE = {"noise": (3e-4, 1e-3, 3e-3, 1e-2, 3e-2), "ridge": (1.0, 0.1, 0.01)}
-_FEEL_GOOD = {"loss": (10.0, 1e2, 1e3, 1e4, 1e5), "feel_good": (0.1, 1.0)}
+_RIDGE = {"ridge": (1.0, 0.1, 0.01)}
+_NOISE = {"noise": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2), **_RIDGE}
+_FEEL_GOOD = {"loss": (10.0, 1e2, 1e3, 1e4, 1e5, 1e6), "feel_good": (0.1, 1.0)}
 
 
 def feel_good_options(features: Array, horizon: int, num_episodes: int, scales: Mapping[str, Scalar]) -> dict[str, Any]:
@@ -117,15 +119,23 @@ def _ase(scheme: Callable[[Mapping[str, Scalar]], schemes.Scheme], **fixed):
 
 ALGORITHMS: dict[str, Algorithm] = {
     "lsvi_ucb": Algorithm(_ucb, _NOISE, "LSVI-UCB"),
-    "opt_rlsvi": Algorithm(_opt_rlsvi, _NOISE, "OPT-RLSVI"),
+    "opt_rlsvi": Algorithm(_opt_rlsvi, {"noise": (3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3), **_RIDGE}, "OPT-RLSVI"),
     "eleanor": Algorithm(_eleanor, _NOISE, "ELEANOR"),
     "cps": Algorithm(_cps, _FEEL_GOOD, "CPS"),
     "lsvi_phe": Algorithm(_phe, _NOISE, "LSVI-PHE"),
     "lmc_lsvi": Algorithm(_lmc_lsvi, _NOISE, "LMC-LSVI"),
-    "ase_lmc": Algorithm(_ase(lambda scales: schemes.lmc()), _FEEL_GOOD, "LSVI-ASE with LMC sampler"),
-    "ase_ulmc": Algorithm(_ase(lambda scales: schemes.ulmc()), _FEEL_GOOD, "LSVI-ASE with ULMC sampler"),
+    "ase_lmc": Algorithm(
+        _ase(lambda scales: schemes.lmc(0.5 * scales["step"])),
+        {**_FEEL_GOOD, "step": (1.0, 2.0)},
+        "LSVI-ASE with LMC sampler",
+    ),
+    "ase_ulmc": Algorithm(
+        _ase(lambda scales: schemes.ulmc(0.5, 2.0 * scales["friction"])),
+        {**_FEEL_GOOD, "friction": (1.0, 0.3)},
+        "LSVI-ASE with ULMC sampler",
+    ),
     "ase_baoab": Algorithm(
-        _ase(lambda scales: schemes.ulmc(1.0, 2.0 * scales["friction"], form="splitting"), keep_momentum=True),
+        _ase(lambda scales: schemes.baoab(1.0, 2.0 * scales["friction"]), keep_momentum=True),
         {**_FEEL_GOOD, "friction": (0.1, 0.03, 0.01)},
     ),
     "ase_exact": Algorithm(_ase(lambda scales: schemes.exact(), num_updates=1), _FEEL_GOOD),

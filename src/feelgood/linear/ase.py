@@ -74,14 +74,15 @@ def lsvi_ase(
     d = features.shape[-1]
     prior_variance = math.sqrt(d) * horizon if prior_variance is None else prior_variance
     check_positive("prior_variance", prior_variance)
+    if measure is not None and keep_momentum:
+        raise ValueError("keep_momentum must be False where a law is measured, as laws start from zero momentum")
     beta = inverse_temperature
     scale, ridge = 2 * loss_weight * beta, beta / prior_variance
 
     def stage_posterior(data: Data, h, value: Array, first_state: Array, weight) -> Stage:
         precision = scale * data.gram[h] + ridge * jnp.eye(d, dtype=features.dtype)
-        linear = scale * moments(data, h, value)
-        mean = solve_positive(precision, linear)
-        return Stage(precision, linear, mean, features[first_state], weight)
+        mean = solve_positive(precision, scale * moments(data, h, value))
+        return Stage(precision, mean, features[first_state], weight)
 
     def sample(key: PRNGKey, stage: Stage, start: SamplerState) -> tuple[SamplerState, SamplingFacts]:
         sampler = scheme.sampler(stage)
@@ -162,7 +163,7 @@ def lsvi_ase_general(
     num_updates: int | Array,
     loss_weight: Scalar,
     feel_good_weight: Scalar = 0.0,
-    prior_variance: Scalar = 1.0,
+    prior_variance: Scalar | None = None,
 ) -> Learner:
     r"""Algorithm 1 with any differentiable Q(w; φ): the same loss, no closed forms.
 
@@ -176,12 +177,14 @@ def lsvi_ase_general(
       num_updates: J, sampler steps per stage and episode.
       loss_weight: η > 0.
       feel_good_weight: λ ≥ 0.
-      prior_variance: σ² > 0 of every parameter.
+      prior_variance: σ² > 0 of every parameter; √d·H if not given, d the number of features. A step that is unstable
+        for this loss, whose curvature nobody knows, shows as a regret of NaN.
     """
     check_count("num_updates", num_updates)
     check_count("horizon", horizon)
     check_positive("loss_weight", loss_weight)
     check_non_negative("feel_good_weight", feel_good_weight)
+    prior_variance = math.sqrt(features.shape[-1]) * horizon if prior_variance is None else prior_variance
     check_positive("prior_variance", prior_variance)
     evaluate = jax.vmap(jax.vmap(value_function.apply, (None, 0)), (None, 0))
 

@@ -78,7 +78,7 @@ class Curve(NamedTuple):
     """One entry per episode.
 
     Attributes:
-      regret: V*(s₁) − V^π(s₁), exact and not accumulated.
+      regret: V*(s₁) − V^π(s₁), exact and not accumulated; NaN where the learner's values are not all numbers.
       optimism: the learner's own value of s₁ minus V*(s₁).
       facts: whatever the learner reports.
     """
@@ -167,7 +167,7 @@ def learn(key: PRNGKey, mdp: LinearMDP, learner: Learner, num_episodes: int, sta
     Example:
       >>> import jax
       >>> from feelgood import linear
-      >>> mdp = linear.combination_lock(horizon=2, num_actions=2)
+      >>> mdp = linear.mdps.combination_lock(horizon=2, num_actions=2)
       >>> curve = learn(jax.random.key(0), mdp, linear.lsvi_ucb(mdp.features, mdp.horizon, bonus=1.0), 50)
       >>> bool(curve.regret[-1] == 0)
       True
@@ -198,7 +198,9 @@ def learn(key: PRNGKey, mdp: LinearMDP, learner: Learner, num_episodes: int, sta
         _, (actions, rewards, after) = jax.lax.scan(step, first, (uniforms, policy, cumulative, written.rewards))
         data = add_episode(data, mdp.features, jnp.concatenate([first[None], after]), actions, rewards)
         optimism = jnp.max(plan.values[0, first]) - best[first]
-        return (data, plan.state, gaps), Curve(gaps[first], optimism, plan.facts)
+        # Greedy in NaN is a policy too, but not one that anybody meant.
+        regret = jnp.where(jnp.all(jnp.isfinite(plan.values)), gaps[first], jnp.nan)
+        return (data, plan.state, gaps), Curve(regret, optimism, plan.facts)
 
     carry = (no_data(mdp.features, mdp.horizon), learner.init(), best)
     return jax.lax.scan(episode, carry, jax.random.split(key, num_episodes))[1]

@@ -139,6 +139,8 @@ def lsvi_ucb(features: Array, horizon: int, *, bonus: Scalar, ridge: Scalar = 1.
 
         Q_h = min{⟨ŵ_h, φ⟩ + β ‖φ‖_{Λ_h⁻¹}, H − h}⁺
 
+    (The original truncates at H in all stages.)
+
     Args:
       features: φ, (S, A, d).
       horizon: H.

@@ -114,8 +114,10 @@ def linear_mdp(features, measures, weights, initial) -> LinearMDP:
         raise ValueError("horizon must be a whole number of at least 1, got 0")
     if weights.shape != (horizon, d):
         raise ValueError(f"weights must have shape ({horizon}, {d}), got {weights.shape}")
-    initial = np.eye(num_states)[initial] if np.ndim(initial) == 0 else np.asarray(initial, np.float64)
-    if initial.shape != (num_states,) or (initial < 0).any() or abs(initial.sum() - 1) > _TOLERANCE:
+    law = np.asarray(initial, np.float64)
+    if law.ndim == 0:
+        law = (np.arange(num_states) == law).astype(np.float64)
+    if law.shape != (num_states,) or not (law >= 0).all() or not abs(law.sum() - 1) <= _TOLERANCE:
         raise ValueError(f"initial must be a law over {num_states} states or the number of one, got {initial!r}")
     transitions = np.einsum("sad,hdt->hsat", features, measures)
     rewards = np.einsum("sad,hd->hsa", features, weights)
@@ -128,7 +130,7 @@ def linear_mdp(features, measures, weights, initial) -> LinearMDP:
     for name, vectors in (("measures of all states", measures.sum(-1)), ("weights", weights)):
         norms = np.linalg.norm(vectors, axis=-1)
         _require(f"norms of {name}", norms, norms <= np.sqrt(d) + _TOLERANCE, f"at most √d = {np.sqrt(d):.4g}")
-    return LinearMDP(*(jnp.asarray(x, jnp.float32) for x in (features, measures, weights, initial)))
+    return LinearMDP(*(jnp.asarray(x, jnp.float32) for x in (features, measures, weights, law)))
 
 
 def _require(name: str, values: np.ndarray, good: np.ndarray, allowed: str) -> None:

@@ -181,7 +181,10 @@ def _draw_errors(table: pd.DataFrame) -> Figure:
                 panel.plot(mean.index, mean["later"] + mean["first_high"], color=shade, label=f"J = {count}")
                 panel.plot(mean.index, mean["later"] + mean["first_low"], color=shade, linestyle=":")
             allowed = chosen.groupby("episode")["allowed"].first()
-            panel.plot(allowed.index, np.minimum(allowed, 1) * 5, color=COLOURS["red"], linewidth=1, label="Theorem 2")
+            stages = chosen["stages"].iloc[0]
+            panel.plot(
+                allowed.index, np.minimum(allowed, 1) * stages, color=COLOURS["red"], linewidth=1, label="Theorem 2"
+            )
             panel.set_xscale("log")
             panel.set_yscale("log")
             panel.set_ylim(1e-4, 8)
@@ -209,9 +212,9 @@ def _draw_complexity(table: pd.DataFrame) -> Figure:
         for panel, (varied, label) in zip(panels, axes.items(), strict=True):
             for name, group in table[table["varied"] == varied].groupby("scheme", sort=False):
                 x = 1 / group[varied] if varied == "error" else group[varied]
-                slope = np.polyfit(np.log(x), np.log(group["num_gradients"]), 1)[0]
                 colour, line = _SAMPLERS[str(name)]
-                panel.loglog(x, group["num_gradients"], line, color=colour, marker=".", label=f"{name}: {slope:.2f}")
+                label = f"{name}: {group['exponent'].iloc[0]:.2f}"
+                panel.loglog(x, group["num_gradients"], line, color=colour, marker=".", label=label)
             panel.set_xlabel(label)
             panel.legend(fontsize=7, title="exponent", title_fontsize=7)
         panels[0].set_ylabel("gradients needed")
@@ -245,6 +248,8 @@ def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
             for name, own in group.groupby("algorithm", sort=False):
                 cells = {row.mdp: f"{row.regret:.1f} ± {row.ci:.1f}" for row in own.itertuples()}
                 body.append([_LOOKS[str(name)][0], *(cells.get(mdp, "–") for mdp in mdps)])
+            bounds = curves.groupby("mdp")["bound"].first()
+            body.append(["Theorem 1's bound, exact draws", *(f"{bounds[mdp]:.3g}" for mdp in mdps)])
             title = f"Regret after {episodes:,} episodes, {constants} constants, {seeds} seeds"
             pieces.append(f"## {title}\n\n" + _rows(["algorithm", *mdps], body))
     if "exponents" in tables:
@@ -282,8 +287,10 @@ def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
     if "complexity" in tables:
         body = []
         for (name, varied), own in tables["complexity"].groupby(["scheme", "varied"], sort=False):
-            x = np.log(own[varied].astype(float)) * (-1 if varied == "error" else 1)
-            slope = np.polyfit(x, np.log(own["num_gradients"].astype(float)), 1)[0]
-            body.append([str(name), {"error": "1/error"}.get(str(varied), str(varied)), f"{slope:.2f}"])
-        pieces.append("## Gradients for a given total variation\n\n" + _rows(["scheme", "of", "exponent"], body))
+            fit = own.iloc[0]
+            theorem = "–" if pd.isna(fit["theorem"]) else f"{fit['theorem']:g}"
+            measured = f"{fit['exponent']:.2f} [{fit['low']:.2f}, {fit['high']:.2f}]"
+            body.append([str(name), {"error": "1/error"}.get(str(varied), str(varied)), theorem, measured])
+        head = ["scheme", "of", "Theorem 2", "measured"]
+        pieces.append("## Exponents of the gradients needed for a given total variation\n\n" + _rows(head, body))
     return "\n".join(pieces)

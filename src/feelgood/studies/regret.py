@@ -205,7 +205,7 @@ def _tidy(regret, seeds, **labels):
 def _curves(study: RegretStudy, progress):
     import pandas as pd
 
-    from feelgood.linear import mdps
+    from feelgood.linear import mdps, theory
     from feelgood.linear.algorithms import ALGORITHMS
 
     tables = []
@@ -221,7 +221,8 @@ def _curves(study: RegretStudy, progress):
                 seeds = range(study.num_seeds)
                 mdp = mdps.SUITE[mdp_name]()
                 regret = _regrets(mdp, algorithm, study.num_episodes, list(choices.values()), seeds)
-                labels = {"mdp": mdp_name, "algorithm": algorithm}
+                bound = theory.corollary_bound(mdp.dimension, mdp.horizon, study.num_episodes).origin
+                labels = {"mdp": mdp_name, "algorithm": algorithm, "bound": bound}
                 return pd.concat(
                     _tidy(values, seeds, **labels, constants=name, **scales)
                     for (name, scales), values in zip(choices.items(), regret, strict=True)
@@ -269,19 +270,8 @@ def _budget(study: RegretStudy, progress):
     from feelgood.linear.algorithms import feel_good_options
     from feelgood.parallel import over_devices
 
-    # Name: the scheme, gradients of one step, whether momentum is kept.
-    samplers = {
-        "lmc": (schemes.lmc(), 1, False),
-        "ulmc": (schemes.ulmc(), 1, False),
-        "baoab": (schemes.ulmc(1.0, 0.1, form="splitting"), 1, False),
-        "baoab, momentum kept": (schemes.ulmc(1.0, 0.1, form="splitting"), 1, True),
-        "mala": (schemes.mala(1.0), 2, False),
-        "hmc": (schemes.hmc(0.7, 15), 16, False),
-        "proximal": (schemes.proximal(), 3, False),
-        "exact": (schemes.exact(), 0, False),
-    }
     num_episodes = study.num_episodes // 2
-    cells = list(itertools.product(study.mdps, samplers))
+    cells = list(itertools.product(study.mdps, _SAMPLERS))
     tables = []
     with progress.count("budget", len(cells)) as begin:
         for mdp_name, name in cells:
@@ -290,7 +280,8 @@ def _budget(study: RegretStudy, progress):
 
             def make(mdp_name=mdp_name, name=name, scales=scales) -> pd.DataFrame:
                 mdp = mdps.SUITE[mdp_name]()
-                scheme, cost, keep = samplers[name]
+                kind, arguments, cost, keep = _SAMPLERS[name]
+                scheme = getattr(schemes, kind)(*arguments)
                 options = feel_good_options(mdp.features, mdp.horizon, num_episodes, scales)
 
                 def one(seed, num_updates):
@@ -319,9 +310,22 @@ def _budget(study: RegretStudy, progress):
                     )
                 return pd.concat(rows)
 
-            facts = [name, scales, BUDGETS, num_episodes, study.num_seeds]
+            facts = [_SAMPLERS[name], scales, BUDGETS, num_episodes, study.num_seeds]
             tables.append(_cell(study, f"budget-{mdp_name}-{name.split(',')[0]}", facts, make))
     return pd.concat(tables, ignore_index=True)
+
+
+# Name: scheme, its arguments, gradients of one step, whether momentum is kept.
+_SAMPLERS: dict[str, tuple[str, tuple, int, bool]] = {
+    "lmc": ("lmc", (0.5,), 1, False),
+    "ulmc": ("ulmc", (0.5, 2.0), 1, False),
+    "baoab": ("baoab", (1.0, 0.1), 1, False),
+    "baoab, momentum kept": ("baoab", (1.0, 0.1), 1, True),
+    "mala": ("mala", (1.0,), 2, False),
+    "hmc": ("hmc", (0.7, 15), 16, False),
+    "proximal": ("proximal", (1.0,), 3, False),
+    "exact": ("exact", (), 0, False),
+}
 
 
 def _errors(study: RegretStudy, progress):
@@ -340,7 +344,7 @@ def _errors(study: RegretStudy, progress):
     samplers = {
         "lmc": schemes.lmc(),
         "ulmc": schemes.ulmc(),
-        "baoab": schemes.ulmc(1.0, 0.5, form="splitting"),
+        "baoab": schemes.baoab(1.0, 0.5),
     }
     tables = []
     with progress.count("errors", len(samplers)) as begin:
@@ -383,6 +387,7 @@ def _errors(study: RegretStudy, progress):
                 for num_updates in ERROR_STEPS:
                     curve = runs(jnp.asarray(seeds), jnp.int32(num_updates))
                     lower, upper = (np.asarray(x, np.float64) for x in curve.facts.measured)
+                    lower, upper = np.nan_to_num(lower, nan=0.0), np.nan_to_num(upper, nan=1.0)
                     rows.append(
                         pd.DataFrame(
                             {
@@ -393,6 +398,7 @@ def _errors(study: RegretStudy, progress):
                                 "later": upper[..., 1:].sum(-1).ravel(),
                                 "first_low": lower[..., 0].ravel(),
                                 "first_high": upper[..., 0].ravel(),
+                                "stages": horizon,
                                 "weight": np.tile(weights, len(seeds)),
                                 "regret": np.cumsum(curve.regret, axis=1).ravel(),
                                 "allowed": np.tile(
@@ -418,7 +424,11 @@ def _complexity(study: RegretStudy, progress):
     with progress.count("complexity", len(complexity.SCHEMES)) as begin:
         for name in complexity.SCHEMES:
             begin(name)
-            make = lambda name=name: pd.DataFrame(complexity.sweep([name]))
+
+            def make(name=name) -> pd.DataFrame:
+                rows = complexity.sweep([name])
+                return pd.DataFrame(rows).merge(pd.DataFrame(complexity.exponents(rows)), on=["scheme", "varied"])
+
             tables.append(_cell(study, f"complexity-{name}", [], make))
     return pd.concat(tables, ignore_index=True)
 

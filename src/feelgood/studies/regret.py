@@ -42,7 +42,7 @@ FIRST_TUNING_SEED = 1_000_000
 # Sizes of the hypercube instance at which exponents are measured; the first is the base of both.
 DIMENSIONS = (5, 3, 4, 7)
 HORIZONS = (5, 3, 8, 12)
-BUDGETS = (4, 16, 64, 256)
+BUDGETS = (4, 16, 64)
 ERROR_STEPS = (1, 4, 16, 64, 256)
 
 

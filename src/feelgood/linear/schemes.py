@@ -150,9 +150,18 @@ def hmc(step_size: Scalar = 0.5, num_leapfrog_steps: int = 5) -> Scheme:
 
 
 def proximal(step_size: Scalar = 1.0) -> Scheme:
-    """The proximal sampler, η = step_size / (M d)."""
+    """The proximal sampler, η = step_size / (M d).
+
+    An episode's data can move the posterior by many of its standard deviations; from so far away two steps towards the
+    oracle's minimiser are too few, and nearly all proposals would be rejected. Hence four.
+    """
     check_positive("step_size", step_size)
-    return Scheme(lambda stage: samplers.proximal(step_size / (stage.largest * stage.mean.size)))
+
+    def sampler(stage: Stage) -> Sampler:
+        size = step_size / (stage.largest * stage.mean.size)
+        return samplers.proximal(size, num_minimisation_steps=4, max_rejections=100)
+
+    return Scheme(sampler)
 
 
 def exact() -> Scheme:

@@ -323,7 +323,7 @@ _SAMPLERS: dict[str, tuple[str, tuple, int, bool]] = {
     "baoab, momentum kept": ("baoab", (1.0, 0.1), 1, True),
     "mala": ("mala", (1.0,), 2, False),
     "hmc": ("hmc", (0.7, 15), 16, False),
-    "proximal": ("proximal", (1.0,), 3, False),
+    "proximal": ("proximal", (1.0,), 5, False),
     "exact": ("exact", (), 0, False),
 }
 

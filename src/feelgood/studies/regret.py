@@ -43,7 +43,7 @@ FIRST_TUNING_SEED = 1_000_000
 DIMENSIONS = (5, 3, 4, 7)
 HORIZONS = (5, 3, 8, 12)
 BUDGETS = (4, 16, 64)
-ERROR_STEPS = (1, 4, 16, 64, 256)
+ERROR_STEPS = (1, 4, 16, 64)
 
 
 @dataclass(frozen=True)
@@ -339,7 +339,7 @@ def _errors(study: RegretStudy, progress):
     from feelgood.linear.errors import feel_good_error, stage_error
 
     mdp = mdps.SUITE["simplex"]()
-    d, horizon, num_episodes = mdp.dimension, mdp.horizon, min(study.num_episodes, 500)
+    d, horizon, num_episodes = mdp.dimension, mdp.horizon, min(study.num_episodes, 300)
     loss_weight, feel_good_weight = theory.corollary_weights(d, horizon, num_episodes)
     samplers = {
         "lmc": schemes.lmc(),

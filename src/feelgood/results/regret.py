@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from feelgood.results.nchain import interval
 from feelgood.results.style import COLOURS, STYLE
@@ -159,7 +160,10 @@ def _draw_budget(table: pd.DataFrame) -> Figure:
                     panel.axhspan(mean - error, mean + error, color=colour, alpha=0.12, lw=0)
                 else:
                     _mean_line(panel, group, "budget", "regret", color=colour, linestyle=line, label=name, marker=".")
-            panel.set_xscale("log", base=4)
+            panel.set_xscale("log")
+            budgets = sorted(set(chosen["budget"]) - {0})
+            panel.set_xticks(budgets, [str(budget) for budget in budgets])
+            panel.xaxis.set_minor_locator(NullLocator())
             panel.set_yscale("log")
             panel.set_title(mdp)
             panel.set_xlabel("gradients a stage and episode")
@@ -215,8 +219,10 @@ def _draw_complexity(table: pd.DataFrame) -> Figure:
             for name, group in table[table["varied"] == varied].groupby("scheme", sort=False):
                 x = 1 / group[varied] if varied == "error" else group[varied]
                 colour, line = _SAMPLERS[str(name)]
-                label = f"{name}: {group['exponent'].iloc[0]:.2f}"
-                panel.loglog(x, group["num_gradients"], line, color=colour, marker=".", label=label)
+                exponent = f"{name}: {group['exponent'].iloc[0]:.2f}"
+                panel.loglog(x, group["num_gradients"], line, color=colour, marker=".", label=exponent)
+            panel.set_xticks(list(x), [f"{value:g}" for value in x])
+            panel.xaxis.set_minor_locator(NullLocator())
             panel.set_xlabel(label)
             panel.legend(fontsize=7, title="exponent", title_fontsize=7)
         panels[0].set_ylabel("gradients needed")

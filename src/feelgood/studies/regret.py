@@ -51,7 +51,7 @@ class RegretStudy:
     """Regret of every algorithm of Table 1 in linear MDPs, beside its theory."""
 
     preset: Literal["quick", "default"] = "quick"
-    """quick: four algorithms on two MDPs for 300 episodes, a minute or two. default: everything, for an hour on two
+    """quick: four algorithms on two MDPs for 300 episodes, a minute or two. default: everything, half an hour to an hour on two
     cores."""
     parts: tuple[str, ...] = ()
     """Of curves, exponents, budget, errors, complexity; empty for the preset's."""

@@ -51,8 +51,8 @@ class RegretStudy:
     """Regret of every algorithm of Table 1 in linear MDPs, beside its theory."""
 
     preset: Literal["quick", "default"] = "quick"
-    """quick: four algorithms on two MDPs for 300 episodes, a minute or two. default: everything, half an hour to an hour on two
-    cores."""
+    """quick: four algorithms on two MDPs for 300 episodes, a minute or two. default: everything, for
+    half an hour to an hour on two cores."""
     parts: tuple[str, ...] = ()
     """Of curves, exponents, budget, errors, complexity; empty for the preset's."""
     mdps: tuple[str, ...] = ()

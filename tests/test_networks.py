@@ -1,12 +1,26 @@
-"""Networks: initialisation, forward passes by hand, noise, ensembles, priors, and what is trained."""
+"""Networks: initialisation, forward passes by hand, noise, images, distributions, ensembles, priors, what is learnt."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from feelgood import noise
 from feelgood.envs import nchain
-from feelgood.networks import ensemble, mlp, network, noisy_mlp, partition, with_prior
+from feelgood.networks import (
+    categorical,
+    ensemble,
+    implicit_quantiles,
+    mlp,
+    mlp_features,
+    nature_cnn,
+    nature_convolutions,
+    network,
+    noisy_mlp,
+    over,
+    partition,
+    with_prior,
+)
 
 KEY = jax.random.key(0)
 
@@ -215,3 +229,150 @@ def test_the_prior_scale_may_be_traced():
     several = jax.vmap(value)(jnp.array([0.0, 1.0, 2.0]))
     np.testing.assert_allclose(several[2] - several[1], several[1] - several[0], rtol=1e-4)
     assert not np.isclose(several[0], several[1]).any()
+
+
+def test_a_noisy_layer_is_that_of_its_equation_with_explicit_weights():
+    model, key = noisy_mlp(KEY, 6, [], 4), jax.random.key(3)
+    layer = jax.tree.map(lambda leaf: leaf + 0.1 * jnp.sin(jnp.arange(leaf.size)).reshape(leaf.shape), model.layers[0])
+    x = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
+    z = np.asarray(noise.normal(key, (10,)), np.float64)
+    root = np.sign(z) * np.sqrt(np.abs(z))
+    weight = np.asarray(layer.weight) + np.asarray(layer.weight_scale) * np.outer(root[:6], root[6:])
+    expected = x @ weight + np.asarray(layer.bias) + np.asarray(layer.bias_scale) * root[6:]
+    np.testing.assert_allclose(type(model)((layer,), (6,))(x, key=key), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_noise_for_many_lanes_makes_no_weights_for_each_of_them():
+    model, lanes = noisy_mlp(KEY, 40, [30], 2), 8
+    act = jax.vmap(lambda key, x: model(x, key=key))
+    program = jax.jit(act).lower(jax.random.split(KEY, lanes), jnp.ones((lanes, 40))).as_text()
+    assert "tensor<8x30xf32>" in program
+    assert "tensor<8x40x30xf32>" not in program
+
+
+IMAGE = (2, 36, 44)
+
+
+def by_hand(model, image):
+    """The network of Mnih et al. in plain loops and float64, for one image."""
+    x = np.asarray(image, np.float64)
+    for layer, stride in zip(model.trunk.layers, (4, 2, 1), strict=True):
+        weight, bias = np.asarray(layer.weight, np.float64), np.asarray(layer.bias, np.float64)
+        size = weight.shape[-1]
+        height, width = ((n - size) // stride + 1 for n in x.shape[1:])
+        out = np.zeros((len(weight), height, width))
+        for i in range(height):
+            for j in range(width):
+                patch = x[:, i * stride : i * stride + size, j * stride : j * stride + size]
+                out[:, i, j] = (weight * patch).sum((1, 2, 3)) + bias
+        x = np.maximum(out, 0)
+    x = x.transpose(1, 2, 0).ravel()
+    for i, layer in enumerate(model.head.layers):
+        x = np.maximum(x, 0) if i else x
+        x = x @ np.asarray(layer.weight, np.float64) + np.asarray(layer.bias, np.float64)
+    return x
+
+
+def test_images_go_through_convolutions_and_dense_layers_as_in_plain_loops():
+    model = nature_cnn(KEY, IMAGE, 3, hidden=20)
+    images = np.random.default_rng(0).integers(256, size=(2, 2, *IMAGE)).astype(np.uint8)
+    together = jax.jit(model.__call__)(images)
+    assert (together.shape, together.dtype) == ((2, 2, 3), jnp.float32)
+    expected = np.array([[by_hand(model, image) for image in row] for row in images])
+    np.testing.assert_allclose(together, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+    one = jax.jit(model.__call__)(images[0, 1].astype(np.float32))
+    np.testing.assert_allclose(one, expected[0, 1], rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+
+def test_convolutions_have_the_published_shapes_and_start_uniform_within_one_over_the_root_of_their_inputs():
+    trunk = nature_convolutions(KEY, (4, 84, 84))
+    assert [layer.weight.shape for layer in trunk.layers] == [(32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3)]
+    assert jax.eval_shape(trunk, jnp.zeros((5, 4, 84, 84))).shape == (5, 3136)
+    for layer in trunk.layers:
+        bound = 1 / np.sqrt(np.prod(layer.weight.shape[1:]))
+        for array in (np.asarray(layer.weight), np.asarray(layer.bias)):
+            assert bound * (1 - 10 / array.size) < np.abs(array).max() <= bound
+            assert abs((array**2).mean() - bound**2 / 3) < 5 * bound**2 * np.sqrt(4 / 45 / array.size)
+    assert nature_cnn(KEY, (4, 84, 84), 6).head.layers[0].weight.shape == (3136, 512)
+
+
+def test_images_that_convolutions_cannot_read_are_refused_in_one_sentence():
+    with pytest.raises(ValueError, match=r"height and width of at least 36 for convolutions, got \(4, 84, 35\)"):
+        nature_cnn(KEY, (4, 84, 35), 2)
+    with pytest.raises(ValueError, match=r"must be \(stack, height, width\) for convolutions, got \(84, 84\)"):
+        nature_cnn(KEY, (84, 84), 2)
+    with pytest.raises(ValueError, match=r"observation must end in shape \(4, 36, 36\), got shape \(36, 36, 4\)"):
+        nature_cnn(KEY, (4, 36, 36), 2)(jnp.zeros((36, 36, 4)))
+
+
+def test_noisy_dense_layers_sit_on_plain_convolutions():
+    model = nature_cnn(KEY, IMAGE, 2, hidden=8, dense=noisy_mlp)
+    image = jnp.ones(IMAGE)
+    call = jax.jit(lambda key: (model.trunk(image, key=key), model(image, key=key)))
+    (features, one), (same, other) = call(jax.random.key(1)), call(jax.random.key(2))
+    np.testing.assert_array_equal(features, same)
+    assert not np.isclose(one, other).any()
+
+
+def test_the_gradient_that_reaches_a_shared_trunk_is_scaled_and_nothing_else_is():
+    key_trunk, key_head = jax.random.split(KEY)
+    heads = lambda num_features: ensemble(key_head, lambda key: mlp(key, num_features, [4], 2), 3)
+    whole, third = (over(mlp_features(key_trunk, 3, [5]), heads, gradient_scale=scale) for scale in (1.0, 1 / 3))
+    x = jnp.ones((2, 3))
+    square = jax.jit(jax.value_and_grad(lambda model: jnp.sum(model(x) ** 2)))
+    (value, full), (same, scaled) = square(whole), square(third)
+    assert value == same
+    for a, b in zip(leaves(full.trunk), leaves(scaled.trunk), strict=True):
+        np.testing.assert_allclose(b, a / 3, rtol=1e-5)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), leaves(full.head), leaves(scaled.head))
+
+
+def test_features_pass_the_last_relu_and_without_layers_are_the_observation_itself():
+    x = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    np.testing.assert_array_equal(mlp_features(KEY, 3, [8, 6])(x), np.maximum(mlp(KEY, 3, [8], 6)(x), 0))
+    np.testing.assert_array_equal(mlp_features(KEY, (3,), [])(x), x)
+
+
+def test_logits_of_an_action_lie_side_by_side():
+    flat = mlp(KEY, 3, [4], 6)
+    logits = categorical(flat, 3)(jnp.ones((5, 3)))
+    np.testing.assert_array_equal(logits, flat(jnp.ones((5, 3))).reshape(5, 2, 3))
+
+
+def quantile_model():
+    key_trunk, key_embedding, key_head = jax.random.split(KEY, 3)
+    head = lambda num_features: mlp(key_head, num_features, [6], 2)
+    return implicit_quantiles(key_embedding, mlp_features(key_trunk, 3, [5]), head, num_fractions=4, num_cosines=7)
+
+
+def test_quantiles_are_the_head_of_features_times_embedded_fractions():
+    model, x = quantile_model(), np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32)
+    values, fractions = jax.jit(lambda x, key: model(x, key=key))(x, jax.random.key(1))
+    assert (values.shape, fractions.shape) == ((3, 2, 4), (3, 4))
+    features, head = np.asarray(model.trunk(x)), jax.jit(model.head.__call__)
+    weight, bias = np.asarray(model.embedding.weight), np.asarray(model.embedding.bias)
+    for b in range(3):
+        for n in range(4):
+            embedded = bias.copy()
+            for i in range(7):
+                embedded += np.cos(np.pi * i * float(fractions[b, n])) * weight[i]
+            expected = head(features[b] * np.maximum(embedded, 0))
+            np.testing.assert_allclose(values[b, :, n], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_fractions_are_midpoints_without_a_key_and_uniform_and_fresh_for_each_observation_with_one():
+    model = quantile_model()
+    np.testing.assert_allclose(model(jnp.ones((2, 3))).fractions, [[0.125, 0.375, 0.625, 0.875]] * 2)
+    drawn = np.asarray(jax.jit(lambda key: model(jnp.ones((50, 3)), key=key, num_fractions=40))(KEY).fractions)
+    assert drawn.shape == (50, 40)
+    assert len(np.unique(drawn)) == 2000
+    # Kolmogorov's distance from the uniform law, 99.9% quantile.
+    assert np.abs(np.sort(drawn.ravel()) - (np.arange(2000) + 0.5) / 2000).max() < 1.95 / np.sqrt(2000)
+
+
+def test_an_action_value_network_says_what_its_outputs_are_worth():
+    net = network(lambda key: categorical(mlp(key, 3, [], 4), 2), lambda logits: logits.max(-1))
+    assert net.values(net.apply(*net.init(KEY), jnp.ones((7, 3)))).shape == (7, 2)
+    plain = network(lambda key: mlp(key, 3, [], 4))
+    outputs = plain.apply(*plain.init(KEY), jnp.ones(3))
+    assert plain.values(outputs) is outputs

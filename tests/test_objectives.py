@@ -7,7 +7,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from feelgood.objectives import feel_good, gaussian_prior, potential, td, td_errors
+from feelgood.objectives import (
+    categorical_losses,
+    categorical_td,
+    categorical_values,
+    feel_good,
+    gaussian_prior,
+    potential,
+    project,
+    quantile_losses,
+    quantile_td,
+    quantile_values,
+    td,
+    td_errors,
+    together,
+)
 
 # Action values of three observations; parameters are the table itself.
 ONLINE = jnp.array([[1.0, 2.0], [3.0, 0.0], [5.0, 4.0]])
@@ -202,3 +216,207 @@ def test_wrong_settings_are_refused_in_one_sentence():
         value(td(), reduction="sum")
     with pytest.raises(ValueError, match="num_data must be given"):
         value(gaussian_prior(1.0))
+
+
+ATOMS = np.linspace(-1, 1, 5)  # −1, −0.5, 0, 0.5, 1
+
+
+def test_mass_between_two_atoms_is_shared_and_mass_beyond_them_stays_at_the_end():
+    places = jnp.array([[0.1, 7.0], [-0.5, -0.75], [-3.0, 0.5]])
+    found = project(places, jnp.array([[0.5, 0.5], [0.25, 0.75], [0.9, 0.1]]), ATOMS)
+    expected = [[0, 0, 0.4, 0.1, 0.5], [0.375, 0.625, 0, 0, 0], [0.9, 0, 0, 0.1, 0]]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def move_mass(places, probabilities, atoms):
+    """The projection of Bellemare et al., one place after the other, by its lower and its upper atom."""
+    mass, gap = np.zeros(len(atoms)), atoms[1] - atoms[0]
+    for place, probability in zip(places, probabilities, strict=True):
+        b = (min(max(place, atoms[0]), atoms[-1]) - atoms[0]) / gap
+        low, high = int(np.floor(b)), int(np.ceil(b))
+        if low == high:
+            mass[low] += probability
+        else:
+            mass[low] += probability * (high - b)
+            mass[high] += probability * (b - low)
+    return mass
+
+
+def test_the_projection_moves_mass_as_the_loop_over_atoms_does_and_keeps_the_mean_within_the_range():
+    rng, atoms = np.random.default_rng(0), np.linspace(-10, 10, 51)
+    places, probabilities = rng.uniform(-14, 14, size=(20, 51)), rng.dirichlet(np.ones(51), 20)
+    found = np.asarray(project(jnp.asarray(places), jnp.asarray(probabilities), atoms))
+    expected = [move_mass(*row, atoms) for row in zip(places, probabilities, strict=True)]
+    np.testing.assert_allclose(found, expected, atol=3e-6)
+    inside = np.asarray(project(jnp.asarray(places / 2), jnp.asarray(probabilities), atoms))
+    np.testing.assert_allclose(inside @ atoms, (places / 2 * probabilities).sum(-1), atol=2e-4)
+
+
+def softmax(x):
+    return np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+
+
+RNG = np.random.default_rng(1)
+LOGITS, TARGET_LOGITS = (jnp.asarray(2 * RNG.normal(size=(3, 2, 5)), jnp.float32) for _ in range(2))
+
+
+def cross_entropies(double):
+    """Of the batch by hand, in float64."""
+    online, target = (np.asarray(table, np.float64) for table in (LOGITS, TARGET_LOGITS))
+    losses = []
+    for i in range(2):
+        chooser = online if double else target
+        best = (softmax(chooser[BATCH.next_observation[i]]) @ ATOMS).argmax()
+        places = float(BATCH.return_[i]) + float(BATCH.bootstrap_discount[i]) * ATOMS
+        mass = move_mass(places, softmax(target[BATCH.next_observation[i], best]), ATOMS)
+        losses.append(-(mass * np.log(softmax(online[BATCH.observation[i], BATCH.action[i]]))).sum())
+    return losses
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_categorical_losses_are_cross_entropies_with_the_moved_target(double):
+    ahead = lambda o, k: TARGET_LOGITS[o]
+
+    @jax.jit
+    def both(logits):
+        losses = categorical_losses(q, ahead, logits, BATCH, atoms=ATOMS, double=double)
+        return losses, potential(categorical_td(ATOMS, double=double), q, ahead, BATCH)(logits)
+
+    found, value = both(LOGITS)
+    np.testing.assert_allclose(found, cross_entropies(double), rtol=1e-5)
+    assert float(value) == pytest.approx(np.mean(cross_entropies(double)), rel=1e-5)
+
+
+def test_the_two_networks_disagree_on_the_best_action_so_that_double_can_be_seen():
+    assert not np.allclose(cross_entropies(False), cross_entropies(True))
+
+
+def test_the_categorical_gradient_is_the_difference_of_distributions_at_the_taken_actions():
+    batch = BATCH._replace(return_=jnp.array([0.5, 0.2]))
+    loss = lambda logits: potential(categorical_td(ATOMS), q, lambda o, k: logits[o], batch)(logits)
+    gradient = np.asarray(jax.jit(jax.grad(loss))(LOGITS))
+    # Nothing flows through the target even though it is the online network.
+    expected = np.zeros((3, 2, 5))
+    for i in range(2):
+        table = np.asarray(LOGITS, np.float64)
+        best = (softmax(table[batch.next_observation[i]]) @ ATOMS).argmax()
+        places = float(batch.return_[i]) + float(batch.bootstrap_discount[i]) * ATOMS
+        mass = move_mass(places, softmax(table[batch.next_observation[i], best]), ATOMS)
+        expected[batch.observation[i], batch.action[i]] += (softmax(table[i, batch.action[i]]) - mass) / 2
+    np.testing.assert_allclose(gradient, expected, atol=1e-6)
+
+
+def test_values_are_the_means_of_distributions_with_any_leading_axes():
+    expected = softmax(np.asarray(LOGITS, np.float64)) @ ATOMS
+    np.testing.assert_allclose(categorical_values(ATOMS)(LOGITS), expected, atol=1e-6)
+    np.testing.assert_allclose(categorical_values(ATOMS)(LOGITS[0, 1]), expected[0, 1], atol=1e-6)
+    assert quantile_values(Quantiles(jnp.array([[1.0, 3.0], [5.0, 6.0]]), jnp.array([0.25, 0.75]))).tolist() == [2, 5.5]
+
+
+def test_feel_good_is_about_the_values_behind_what_a_network_gives():
+    objective = feel_good(0.5, values=categorical_values(ATOMS))
+    best = (softmax(np.asarray(LOGITS, np.float64)) @ ATOMS).max(-1)
+    found = potential(objective, q, target_q, BATCH)(LOGITS)
+    assert float(found) == pytest.approx(-0.5 * (best[0] + best[2]) / 2, rel=1e-5)
+
+
+class Quantiles(NamedTuple):
+    values: jax.Array
+    fractions: jax.Array
+
+
+def quantile_loss(params, batch, **settings):
+    """Online quantiles (3, 2, N) at fractions ¼ and ¾ against those of the target network."""
+    at = lambda table, o: Quantiles(table[o], jnp.broadcast_to(jnp.array([0.25, 0.75]), (len(o), 2)))
+    online = lambda params, o, k: at(params, o)
+    target = lambda o, k: at(TARGET_QUANTILES, o)
+    return jax.jit(lambda params: quantile_losses(online, target, params, batch, **settings))(params)
+
+
+# The best mean at observation 1 is that of action 1 (3) for the target and of action 0 (4) for the online network.
+QUANTILES = jnp.array([[[0.0, 0.0], [2.0, 2.5]], [[3.0, 5.0], [1.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]])
+TARGET_QUANTILES = jnp.array([[[0.0, 0.0], [0.0, 0.0]], [[1.0, 2.0], [2.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]]])
+
+
+def test_quantile_huber_losses_with_numbers_worked_out_by_hand():
+    # Transition 1: targets 0.5 + 0.5·(2, 4) = 1.5, 2.5 against quantiles 2 and 2.5.
+    #   τ = ¼: u = −0.5, 0.5: ¾·0.125 and ¼·0.125, mean 0.0625. τ = ¾: u = −1, 0: ¼·0.5 and 0, mean 0.0625.
+    # Transition 2: targets 1 + 0 = 1 twice against 3 and 5.
+    #   τ = ¼: u = −2: ¾·(2 − 0.5) = 1.125. τ = ¾: u = −4: ¼·(4 − 0.5) = 0.875.
+    np.testing.assert_allclose(quantile_loss(QUANTILES, BATCH), [0.125, 2.0], rtol=1e-6)
+    # Double: the target's values of action 0, 0.5 + 0.5·(1, 2) = 1, 1.5.
+    #   τ = ¼: u = −1, −0.5: ¾·0.5 and ¾·0.125, mean 0.234375. τ = ¾: u = −1.5, −1: ¼·1 and ¼·0.5, mean 0.1875.
+    np.testing.assert_allclose(quantile_loss(QUANTILES, BATCH, double=True), [0.421875, 2.0], rtol=1e-6)
+    np.testing.assert_allclose(quantile_loss(QUANTILES, BATCH, kappa=0.5)[1], 0.75 * 1.75 + 0.25 * 3.75, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("double", "kappa"), [(False, 1.0), (True, 1.0), (False, 0.3)])
+def test_quantile_losses_are_those_of_loops_over_all_pairs(double, kappa):
+    rng = np.random.default_rng(2)
+    online, target = (rng.normal(size=(3, 2, 4)) for _ in range(2))
+    online_at, target_at = (rng.uniform(size=(3, 4)) for _ in range(2))
+    table = lambda values, at: lambda o: Quantiles(jnp.asarray(values)[o], jnp.asarray(at)[o])
+    q = lambda params, o, k: table(online, online_at)(o)
+    ahead = lambda o, k: table(target, target_at)(o)
+    found = jax.jit(lambda: quantile_losses(q, ahead, (), BATCH, double=double, kappa=kappa))()
+    for b in range(2):
+        ahead = int(BATCH.next_observation[b])
+        best = (online if double else target)[ahead].mean(-1).argmax()
+        total = 0.0
+        for i in range(4):
+            for j in range(4):
+                goal = float(BATCH.return_[b]) + float(BATCH.bootstrap_discount[b]) * target[ahead, best, j]
+                u = goal - online[BATCH.observation[b], BATCH.action[b], i]
+                huber = u**2 / 2 if abs(u) <= kappa else kappa * (abs(u) - kappa / 2)
+                total += abs(online_at[BATCH.observation[b], i] - (u < 0)) * huber / kappa / 4
+        assert float(found[b]) == pytest.approx(total, rel=1e-5)
+
+
+def test_minimising_the_quantile_loss_finds_the_quantiles_of_the_target():
+    # A hundred rewards 0.00, 0.01, …, 0.99 and nothing after them: the quantile at τ is τ, as κ goes to 0.
+    batch = Batch(
+        jnp.zeros(100, int), jnp.zeros(100, int), jnp.arange(100) / 100, jnp.zeros(100), *[jnp.zeros(100, int)] * 2
+    )
+    fractions = jnp.array([0.1, 0.5, 0.8])
+    at = lambda params, o, k: Quantiles(
+        jnp.broadcast_to(params, (len(o), 1, 3)), jnp.broadcast_to(fractions, (len(o), 3))
+    )
+    gradient = jax.grad(potential(quantile_td(kappa=1e-3), at, lambda o, k: at(jnp.zeros((1, 1, 3)), o, k), batch))
+    descend = lambda params, _: (params - 0.02 * gradient(params), None)
+    params = jax.jit(lambda start: jax.lax.scan(descend, start, length=300)[0])(jnp.zeros((1, 1, 3)))
+    np.testing.assert_allclose(params[0, 0], fractions, atol=0.02)
+
+
+def test_wrong_atoms_and_widths_are_refused_in_one_sentence():
+    for atoms in ([1.0], [1.0, 0.0], [0.0, 1.0, 3.0], [[0.0, 1.0]]):
+        with pytest.raises(ValueError, match="atoms must be at least two evenly spaced numbers in rising order"):
+            categorical_td(np.array(atoms))
+    with pytest.raises(ValueError, match="kappa must be positive"):
+        quantile_td(kappa=0.0)
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_looking_at_all_observations_together_changes_nothing_but_the_number_of_calls(double):
+    calls = []
+
+    def q(params, observation, key):
+        calls.append(observation.shape[0])
+        return jnp.tanh(observation @ params)
+
+    rng = np.random.default_rng(0)
+    draw = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)
+    batch = Batch(draw(6, 3), jnp.arange(6) % 2, draw(6), draw(6), draw(6, 3), draw(1, 3), None)
+    objective = td(double=double) + feel_good(0.3) + gaussian_prior(2.0)
+    params, target_q = draw(3, 2), lambda observation, key: observation @ jnp.ones((3, 2))
+    gradient = lambda q: jax.value_and_grad(potential(objective, q, target_q, batch, num_data=9))(params)
+    apart, num_apart = gradient(q), len(calls)
+    calls.clear()
+    joined = gradient(together(q, objective, batch))
+    assert num_apart == (3 if double else 2)
+    assert calls == [13 if double else 7]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), joined, apart)
+    # Other parameters are evaluated anew, and so is what the objective did not announce.
+    q_together = together(q, objective, batch)
+    first, second = (q_together(p, batch.observation, None) for p in (params, 2 * params))
+    assert not np.allclose(first, second)
+    np.testing.assert_allclose(q_together(params, draw(2, 3), None).shape, (2, 2))

@@ -1,5 +1,6 @@
 """Updates of agents against their equations in NumPy and float64, and actions against the action values behind them."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +8,19 @@ import pytest
 
 from feelgood import networks, noise, samplers
 from feelgood.agents import ZOO, Options, Spaces, epsilon_greedy, greedy, make_agent, one_member_an_episode, value_agent
-from feelgood.objectives import gaussian_prior, potential, td
+from feelgood.objectives import (
+    categorical_losses,
+    categorical_td,
+    categorical_values,
+    feel_good,
+    gaussian_prior,
+    potential,
+    quantile_losses,
+    quantile_td,
+    quantile_values,
+    td,
+    td_errors,
+)
 from feelgood.replay import Batch
 
 SPACES = Spaces((5,), 3)
@@ -277,3 +290,123 @@ def test_random_priors_are_held_fixed_while_the_rest_learns():
     moved, _ = update(agent, jax.random.key(1), state, minibatch(0), 16)
     assert jax.tree.all(jax.tree.map(np.array_equal, moved.frozen, state.frozen))
     assert not any(jax.tree.leaves(jax.tree.map(np.array_equal, moved.sampler.params, state.sampler.params)))
+
+
+ATOMS = np.linspace(-3, 3, 7)
+
+
+def linear_c51():
+    make = lambda key: networks.categorical(networks.mlp(key, 5, (), 3 * 7), 7)
+    return networks.network(make, categorical_values(ATOMS)), categorical_td(ATOMS)
+
+
+def small_iqn():
+    def make(key):
+        key_trunk, key_embedding, key_head = jax.random.split(key, 3)
+        head = lambda num_features: networks.mlp(key_head, num_features, (), 3)
+        return networks.implicit_quantiles(
+            key_embedding, networks.mlp_features(key_trunk, 5, (6,)), head, num_fractions=8, num_cosines=4
+        )
+
+    return networks.network(make, quantile_values), quantile_td()
+
+
+@pytest.mark.parametrize("make", [linear_c51, small_iqn])
+def test_distributions_feel_good_and_underdamped_langevin_go_together(make):
+    network, objective = make()
+    sampler = samplers.adaptive_underdamped(0.1, 0.5, 1e3, bias_factor=0.1)
+    agent = value_agent(network, objective + feel_good(0.3, values=network.values), sampler)
+    state = agent.init(jax.random.key(0))._replace(target=network.init(jax.random.key(1))[0])
+    batch, key = minibatch(0), jax.random.key(2)
+    key_networks, key_sampler = jax.random.split(key)
+    key_online, key_target = jax.random.split(key_networks)
+
+    @jax.jit
+    def by_hand(state):
+        """The same update from its parts: a potential written out, and the sampler's own step."""
+        ahead = network.apply(state.target, state.frozen, batch.next_observation, key_target)
+
+        def loss(params):
+            q = lambda _, observation, key: network.apply(params, state.frozen, observation, key)
+            data = potential(objective, q, lambda o, k: ahead, batch, key_networks)(params)
+            best = network.values(network.apply(params, state.frozen, batch.first_observation, key_online)).max(-1)
+            return data - 0.3 * best.mean()
+
+        return sampler.step(key_sampler, state.sampler, loss)
+
+    moved, info = jax.jit(lambda state: update(agent, key, state, batch, 16))(state)
+    expected, expected_info = by_hand(state)
+    assert info.potential == pytest.approx(float(expected_info.potential), rel=1e-5)
+    for a, b in zip(in_numpy(moved.sampler), in_numpy(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    assert not np.array_equal(in_numpy(moved.sampler)[0], in_numpy(state.sampler)[0])
+
+
+def test_acting_goes_by_the_means_of_distributions():
+    network, objective = linear_c51()
+    agent = value_agent(network, objective, samplers.langevin(0.1, 1.0))
+    state = agent.init(jax.random.key(4))
+    observation = jnp.linspace(-1, 1, 5)
+    logits = np.asarray(network.apply(state.sampler.params, state.frozen, observation), np.float64)
+    means = (np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)) @ ATOMS
+    assert agent.explore(jax.random.key(1), state, 0, observation, 0.0) == means.argmax()
+    assert agent.exploit(jax.random.key(1), state, 0, observation) == means.argmax()
+    assert logits.max(-1).argmax() != means.argmax()  # or the test could not tell
+
+
+def test_acting_uses_the_network_for_acting_where_there_is_one_and_learning_does_not():
+    network, objective = small_iqn()
+    calls = []
+
+    def act(*inputs):
+        calls.append(1)
+        return network.apply(*inputs, num_fractions=3)
+
+    agent = value_agent(network._replace(act=act), objective, samplers.langevin(0.1, 1.0))
+    state = agent.init(jax.random.key(0))
+    agent.explore(jax.random.key(1), state, 0, jnp.ones(5), 0.0)
+    agent.exploit(jax.random.key(1), state, 0, jnp.ones(5))
+    assert len(calls) == 2
+    assert agent.look_ahead(jax.random.key(1), state, minibatch(0)).values.shape == (16, 3, 8)
+    update(agent, jax.random.key(1), state, minibatch(0), 16)
+    assert len(calls) == 2
+
+
+PRIORITIES = {
+    "mean": td_errors,
+    "categorical": lambda *inputs: categorical_losses(*inputs, atoms=np.linspace(-10, 10, 5)),
+    "quantile": quantile_losses,
+}
+
+
+@pytest.mark.parametrize("critic", PRIORITIES)
+def test_priorities_are_the_sizes_of_the_errors_that_the_update_is_about_to_learn_from(critic):
+    options = Options(hidden=(4,), critic=critic, num_atoms=5, prioritized=True)
+    agent = make_agent("dqn", SPACES, {}, options)
+    state = agent.init(jax.random.key(0))._replace(target=agent.init(jax.random.key(1)).target)
+    key, batch = jax.random.key(2), minibatch(0)
+
+    @jax.jit
+    def both(state):
+        ahead = agent.look_ahead(key, state, batch)
+        q = lambda params, observation, key: params(observation, key=key)
+        errors = PRIORITIES[critic](q, lambda o, k: ahead, state.sampler.params, batch, jax.random.split(key)[0])
+        return agent.priorities(key, state, batch, ahead), errors, agent.update(key, state, batch, 16, ahead)[1]
+
+    found, errors, info = both(state)
+    np.testing.assert_allclose(found, np.abs(errors), rtol=1e-5)
+    losses = errors**2 if critic == "mean" else errors
+    assert info.potential == pytest.approx(float(losses.mean()), rel=1e-5)
+    assert make_agent("dqn", SPACES, {}, Options(hidden=(4,), critic=critic)).priorities is None
+
+
+def test_the_priority_of_an_ensemble_is_the_mean_size_of_its_members_errors():
+    agent = make_agent("bootstrapped_dqn", SPACES, {}, Options(hidden=(), num_members=3, prioritized=True))
+    state = agent.init(jax.random.key(0))
+    batch, key = minibatch(0), jax.random.key(1)
+    ahead = np.asarray(agent.look_ahead(key, state, batch))
+    model = eqx.combine(state.sampler.params, state.frozen)
+    values = np.take_along_axis(np.asarray(model(batch.observation)), np.asarray(batch.action, int)[:, None, None], -1)
+    errors = np.asarray(batch.return_)[:, None] + np.asarray(batch.bootstrap_discount)[:, None] * ahead.max(-1)
+    expected = np.abs(errors - values[..., 0]).mean(-1)
+    np.testing.assert_allclose(agent.priorities(key, state, batch, jnp.asarray(ahead)), expected, rtol=1e-4)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from feelgood.agents import Agent, AgentState, Options, make_agent
+from feelgood.agents import ZOO, Agent, AgentState, Options, make_agent
 from feelgood.envs import Environment, Spec, Step, nchain
 from feelgood.envs.diagnostic import constant_reward, truncation, two_armed
 from feelgood.replay import Batch
@@ -401,6 +401,76 @@ def test_a_cut_is_bootstrapped_through_with_a_single_action():
     assert record.num_episodes == 600 // 4
 
 
+def by_observation(observation):
+    """A priority that tells observations apart."""
+    return (observation % 7 + 1) ** 2.0
+
+
+def test_minibatches_follow_the_priorities_at_the_start_of_their_block_and_set_new_ones_at_its_end():
+    num_updates = SPIED.num_steps * SPIED.num_updates
+
+    def make(spaces, hyper):
+        def update(key, state, batch, num_data, next_values):
+            count, log = state.sampler
+            seen = (batch.slot, batch.observation, batch.weight)
+            log = jax.tree.map(lambda rows, row: rows.at[count.astype(jnp.int32)].set(row), log, seen)
+            return state._replace(sampler=SamplerState(count + 1, log)), Info(*(jnp.zeros(()) for _ in Info._fields))
+
+        def init(key):
+            log = tuple(jnp.zeros((num_updates, BATCH_SIZE), dtype) for dtype in (jnp.int32, jnp.int32, jnp.float32))
+            return AgentState(SamplerState(jnp.zeros(()), log), (), jnp.zeros(()))
+
+        # Also a check that the parameters are those before the update: the count of updates so far.
+        priorities = lambda key, state, batch, next_values: by_observation(batch.observation) + state.sampler.params
+        return spy()(spaces, hyper)._replace(init=init, update=update, priorities=priorities)
+
+    one = trainer(counter(), make, dataclasses.replace(SPIED, importance_exponent=0.5))
+    state, advance = one.init(jax.random.key(0), {}), jax.jit(one.advance)
+    for chunk in range(2):
+        state, _ = advance(state, {}, jnp.int32(chunk))
+    slots, observations, weights = map(np.asarray, state.agent.sampler.memory)
+
+    # The same bookkeeping in NumPy: a new transition has the largest power so far, a tried one its own.
+    powers, largest = np.zeros(30), 1.0
+    powers[:9] = largest
+    for block in range(8):
+        powers[(9 + 5 * block + np.arange(5)) % 30] = largest
+        size, exponent = min(14 + 5 * block, 30), 0.5 + 0.5 * block / 8
+        new = {}
+        for i in range(10 * block, 10 * block + 10):
+            probabilities = powers[slots[i]] / powers.sum()
+            expected = (size * probabilities) ** -exponent
+            np.testing.assert_allclose(weights[i], expected / expected.max(), rtol=1e-4)
+            for slot, power in zip(slots[i], (by_observation(observations[i]) + i + 1e-6) ** 0.6, strict=True):
+                new[slot] = max(new.get(slot, 0), power)
+        powers[list(new)] = list(new.values())
+        largest = max(largest, *new.values())
+    np.testing.assert_allclose(np.asarray(state.replay.priorities.values).ravel()[:30], powers, rtol=1e-4)
+    assert len(np.unique(weights.round(4))) > 20
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in ("prioritized_dqn", "iqn") else pytest.mark.slow) for name in ZOO],
+)
+def test_every_agent_trains_on_the_chain(name):
+    protocol = Protocol(num_steps=300, num_updates=1, evaluation_period=300, capacity=200, num_evaluation_episodes=2)
+    make = lambda spaces, hyper: make_agent(name, spaces, hyper, Options(hidden=(8,), num_members=2, num_atoms=5))
+    one = trainer(nchain(4), make, protocol)
+
+    @jax.jit
+    def train(key):
+        start = one.init(key, {})
+        return start, *one.advance(start, {}, 0)
+
+    start, run, record = train(jax.random.key(0))
+    assert record.is_finite
+    assert 0 <= record.evaluation <= 10
+    assert record.num_episodes == 332 // 12 - 32 // 12
+    assert not any(jax.tree.leaves(jax.tree.map(np.array_equal, start.agent.sampler.params, run.agent.sampler.params)))
+    assert (run.replay.priorities == ()) == (name != "prioritized_dqn")
+
+
 def test_protocols_that_do_not_fit_together_are_refused_in_one_sentence():
     with pytest.raises(ValueError, match="evaluation_period must be a multiple of steps_per_block = 10, got 105"):
         Protocol(evaluation_period=105)
@@ -410,3 +480,5 @@ def test_protocols_that_do_not_fit_together_are_refused_in_one_sentence():
         Protocol(batch_size=0)
     with pytest.raises(ValueError, match="discount must be positive"):
         Protocol(discount=-0.5)
+    with pytest.raises(ValueError, match="priority_exponent must be non-negative"):
+        Protocol(priority_exponent=-0.5)

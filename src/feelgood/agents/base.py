@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from feelgood.networks import Network
-from feelgood.objectives import Objective, potential, target_key
+from feelgood.objectives import Objective, potential, target_key, together
 from feelgood.samplers import Info, Sampler, SamplerState
 from feelgood.typing import Array, Params, PRNGKey, Scalar
 
@@ -46,16 +46,20 @@ class Agent(NamedTuple):
         `next_values` come from `look_ahead` with the same key.
       sync: `state -> state` with the target network, and the average if there is one, brought up to date.
       is_random: whether `exploit` draws anything, so that one episode does not tell all.
+      priorities: `(key, state, batch, next_values) -> priorities ≥ 0 (B,)`, how much each transition has to teach at
+        the parameters before the update; with the key and the `next_values` of that update, so that both share what
+        they compute. None for agents that learn from uniform samples.
     """
 
     init: Callable[[PRNGKey], AgentState]
     begin: Callable[[PRNGKey], Array]
     explore: Callable[[PRNGKey, AgentState, Array, Any, Scalar], Array]
     exploit: Callable[[PRNGKey, AgentState, Array, Any], Array]
-    look_ahead: Callable[[PRNGKey, AgentState, Any], Array]
-    update: Callable[[PRNGKey, AgentState, Any, Scalar, Array], tuple[AgentState, Info]]
+    look_ahead: Callable[[PRNGKey, AgentState, Any], Any]
+    update: Callable[[PRNGKey, AgentState, Any, Scalar, Any], tuple[AgentState, Info]]
     sync: Callable[[AgentState], AgentState]
     is_random: bool = False
+    priorities: Callable[[PRNGKey, AgentState, Any, Any], Array] | None = None
 
 
 class Exploration(NamedTuple):
@@ -135,12 +139,13 @@ def value_agent(
     *,
     reduction: str = "mean",
     average: Scalar | None = None,
+    priority: Callable[..., Array] | None = None,
     is_random: bool = False,
 ) -> Agent:
     """Puts an agent together: moves the network by the sampler through the potential, acts on where it stands.
 
     Args:
-      network: from observations to action values.
+      network: from observations to action values, or to distributions; acting goes by `network.values`.
       objective: terms that add up to the potential.
       sampler: any sampler of this package.
       exploration: from values to actions; `greedy` if not given.
@@ -148,9 +153,15 @@ def value_agent(
       average: decay ρ of a moving average w̄ ← ρ w̄ + (1 − ρ) w of the parameters, taken whenever the target is brought
         up to date: the mean of the posterior, where the parameters are draws from it. Training acts on the draw,
         evaluation on the average. None: both act on the draw.
-      is_random: whether evaluation draws anything (noisy networks, an active member).
+      priority: `(q, target_q, params, batch, key) -> (B,)` or (B, M) for an ensemble, such as
+        `feelgood.objectives.td_errors`; its size, averaged over members, is the priority of a transition. None: none.
+      is_random: whether evaluation draws anything (noisy networks, an active member, quantile fractions).
     """
     exploration = greedy() if exploration is None else exploration
+    glance = network.apply if network.act is None else network.act
+
+    def action_values(params, frozen, observation, key):
+        return network.values(glance(params, frozen, observation, key))
 
     def init(key: PRNGKey) -> AgentState:
         params, frozen = network.init(key)
@@ -158,34 +169,50 @@ def value_agent(
 
     def explore(key, state, context, observation, progress):
         key_network, key_action = jax.random.split(key)
-        values = network.apply(state.sampler.params, state.frozen, observation, key_network)
+        values = action_values(state.sampler.params, state.frozen, observation, key_network)
         return exploration.explore(key_action, context, values, progress)
 
     def exploit(key, state, context, observation):
         key_network, key_action = jax.random.split(key)
         params = state.sampler.params if average is None else state.average
-        return exploration.exploit(key_action, context, network.apply(params, state.frozen, observation, key_network))
+        return exploration.exploit(key_action, context, action_values(params, state.frozen, observation, key_network))
 
     def look_ahead(key, state, batch):
         key_networks, _ = jax.random.split(key)
         return network.apply(state.target, state.frozen, batch.next_observation, target_key(key_networks))
 
+    def networks(state, next_values):
+        """What the terms of the objective call."""
+        q = lambda params, observation, key: network.apply(params, state.frozen, observation, key)
+        return q, lambda observation, key: next_values
+
     def update(key, state, batch, num_data, next_values):
         key_networks, key_sampler = jax.random.split(key)
-
-        def q(params, observation, key):
-            return network.apply(params, state.frozen, observation, key)
-
-        def target_q(observation, key):
-            return next_values
-
+        q, target_q = networks(state, next_values)
+        q = together(q, objective, batch) if network.is_large else q
         loss = potential(objective, q, target_q, batch, key_networks, reduction=reduction, num_data=num_data)
         moved, info = sampler.step(key_sampler, state.sampler, loss)
         return state._replace(sampler=moved), info
+
+    def priorities(key, state, batch, next_values):
+        assert priority is not None
+        key_networks, _ = jax.random.split(key)
+        errors = jnp.abs(priority(*networks(state, next_values), state.sampler.params, batch, key_networks))
+        return errors.reshape(errors.shape[0], -1).mean(-1)
 
     def sync(state: AgentState) -> AgentState:
         params = state.sampler.params
         mean = () if average is None else optax.incremental_update(params, state.average, 1 - average)
         return state._replace(target=params, average=mean)
 
-    return Agent(init, exploration.begin, explore, exploit, look_ahead, update, sync, is_random)
+    return Agent(
+        init,
+        exploration.begin,
+        explore,
+        exploit,
+        look_ahead,
+        update,
+        sync,
+        is_random,
+        None if priority is None else priorities,
+    )

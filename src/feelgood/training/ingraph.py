@@ -2,6 +2,9 @@
 
 A run alternates blocks: a few environment steps with the network held fixed, then gradient steps, each on a minibatch
 of its own. Everything periodic is a nested scan over static counts, so that under `vmap` no branch is taken twice.
+
+Agents with priorities learn from minibatches drawn by them. A block draws all its minibatches at its start, by the
+priorities as they are then, and sets the new ones after its last update.
 """
 
 import math
@@ -14,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from feelgood.agents import Agent, AgentState, Spaces
-from feelgood.checks import check_count, check_positive
+from feelgood.checks import check_count, check_non_negative, check_positive
 from feelgood.envs import Environment
-from feelgood.replay import ReplayState, Transition, replay
+from feelgood.replay import Batch, Replay, ReplayState, Transition, replay
 from feelgood.typing import Array, PRNGKey, Scalar
 
 __all__ = ["Protocol", "Record", "RunState", "Trainer", "trainer"]
@@ -40,6 +43,8 @@ class Protocol:
       num_evaluation_episodes: episodes averaged in an evaluation of an agent whose evaluation is random; others play
         one, as all would be the same in a deterministic environment.
       success_return: return at which an episode counts as a success.
+      priority_exponent: α of the replay of agents with priorities.
+      importance_exponent: β at the start of a run of such an agent; it rises linearly to 1 at the end.
     """
 
     num_steps: int = 100_000
@@ -54,6 +59,8 @@ class Protocol:
     evaluation_period: int = 1_000
     num_evaluation_episodes: int = 20
     success_return: float = math.inf
+    priority_exponent: float = 0.6
+    importance_exponent: float = 0.4
 
     def __post_init__(self):
         for name in (
@@ -70,6 +77,8 @@ class Protocol:
         ):
             check_count(name, getattr(self, name))
         check_positive("discount", self.discount)
+        check_non_negative("priority_exponent", self.priority_exponent)
+        check_non_negative("importance_exponent", self.importance_exponent)
         if self.evaluation_period % self.steps_per_block:
             raise ValueError(
                 f"evaluation_period must be a multiple of steps_per_block = {self.steps_per_block}, "
@@ -183,10 +192,28 @@ def trainer(
         code,
         code if first is None else nothing,
     )
-    ring = replay(protocol.capacity, example, n_step=protocol.n_step)
+    uniform, prioritised = (
+        replay(protocol.capacity, example, n_step=protocol.n_step, priority_exponent=exponent)
+        for exponent in (None, protocol.priority_exponent)
+    )
     updates_per_block = protocol.steps_per_block * protocol.num_updates
     # The longest stretch of gradient steps that neither a block's end nor a target update cuts.
     stretch = math.gcd(updates_per_block, protocol.target_period)
+
+    def ring_of(agent: Agent) -> Replay:
+        return uniform if agent.priorities is None else prioritised
+
+    def draw(agent: Agent, key: PRNGKey, data: ReplayState, progress: Scalar) -> Batch:
+        """The minibatches of a block, (stretches, updates in a stretch, batch size, ...)."""
+        ring, size = ring_of(agent), protocol.batch_size
+        shape = (updates_per_block // stretch, stretch)
+        if agent.priorities is None:
+            batches = ring.sample(key, data, updates_per_block * size, protocol.discount)
+            return jax.tree.map(lambda x: x.reshape(*shape, size, *x.shape[1:]), batches)
+        # One by one, as the weights of a minibatch are relative to its largest.
+        exponent = protocol.importance_exponent + (1 - protocol.importance_exponent) * progress
+        one = lambda key: ring.sample(key, data, size, protocol.discount, exponent)
+        return jax.vmap(jax.vmap(one))(jax.random.split(key, shape))
 
     def begin(agent: Agent, key: PRNGKey) -> Episode:
         key_reset, key_context = jax.random.split(key)
@@ -225,6 +252,7 @@ def trainer(
         state = agent.init(key_init)
         episode = begin(agent, key_begin)
         episode, (transitions, _, _) = collect(agent, key_collect, state, episode, protocol.num_warmup_steps, 0.0)
+        ring = ring_of(agent)
         return RunState(key_run, state, episode, ring.add_batch(ring.init(), transitions))
 
     def evaluate(key: PRNGKey, run: RunState, hyper: Any) -> Array:
@@ -262,31 +290,35 @@ def trainer(
             episode, (transitions, ended, returns) = collect(
                 agent, key_collect, run.agent, run.episode, protocol.steps_per_block, progress
             )
-            data = ring.add_batch(run.replay, transitions)
-            # The replay stands still during the updates, so all minibatches of the block are drawn at once.
-            batches = ring.sample(key_batches, data, updates_per_block * protocol.batch_size, protocol.discount)
-            shape = (updates_per_block // stretch, stretch)
-            batches = jax.tree.map(lambda x: x.reshape(*shape, protocol.batch_size, *x.shape[1:]), batches)
+            data = ring_of(agent).add_batch(run.replay, transitions)
+            # The replay stands still during the updates, so all minibatches of the block are drawn at once; what they
+            # say of priorities is heard at its end.
+            batches = draw(agent, key_batches, data, progress)
 
             def learn(state: AgentState, inputs):
                 key, batch, next_values = inputs
                 if first is not None:
                     batch = batch._replace(first_observation=first[None])
+                priorities = () if agent.priorities is None else agent.priorities(key, state, batch, next_values)
                 state, info = agent.update(key, state, batch, data.size, next_values)
-                return state, info.potential
+                return state, (info.potential, priorities)
 
             def stretches(carry, inputs):
                 state, count = carry
                 keys, batches = inputs
                 # The target stands still during a stretch, so it looks at all its minibatches at once.
                 next_values = jax.vmap(agent.look_ahead, (0, None, 0))(keys, state, batches)
-                state, potentials = jax.lax.scan(learn, state, (keys, batches, next_values))
+                state, (potentials, priorities) = jax.lax.scan(learn, state, (keys, batches, next_values))
                 count = count + stretch
                 state = jax.lax.cond(count % protocol.target_period == 0, agent.sync, lambda state: state, state)
-                return (state, count), jnp.mean(potentials)
+                return (state, count), (jnp.mean(potentials), priorities)
 
-            keys = jax.random.split(key_updates, shape)
-            (state, num_gradients), potentials = jax.lax.scan(stretches, (run.agent, num_gradients), (keys, batches))
+            keys = jax.random.split(key_updates, (updates_per_block // stretch, stretch))
+            (state, num_gradients), (potentials, priorities) = jax.lax.scan(
+                stretches, (run.agent, num_gradients), (keys, batches)
+            )
+            if agent.priorities is not None:
+                data = prioritised.prioritise(data, batches.slot.ravel(), priorities.ravel())
             success = ended & (returns >= protocol.success_return)
             times = index * protocol.steps_per_block + 1 + jnp.arange(protocol.steps_per_block)
             outcome = (

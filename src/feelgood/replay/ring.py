@@ -1,7 +1,8 @@
-"""Replay: a ring of transitions in fixed arrays inside XLA, sampled as n-step transitions.
+"""A ring of transitions in fixed arrays inside XLA, sampled as n-step transitions.
 
 A transition carries its true successor and the first observation of its episode, so neither a truncation nor the loss
 of an episode's beginning to the ring can make a sample wrong. Observations are stored in a code of the caller's choice.
+Samples are uniform, or in proportion to priorities.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from feelgood.checks import check_count
+from feelgood.checks import check_count, check_non_negative
+from feelgood.replay.priorities import priorities
 from feelgood.typing import Array, PRNGKey, Scalar
 
 __all__ = ["Batch", "Replay", "ReplayState", "Transition", "replay"]
@@ -72,11 +74,13 @@ class ReplayState(NamedTuple):
       data: a `Transition` of arrays with leading axis `capacity`, observations in code.
       head: int32, the slot written next.
       size: int32, the number of slots filled.
+      priorities: a `PrioritiesState`; empty where sampling is uniform.
     """
 
     data: Transition
     head: Array
     size: Array
+    priorities: Any = ()
 
 
 class Replay(NamedTuple):
@@ -86,16 +90,20 @@ class Replay(NamedTuple):
       init: `() -> state`, empty.
       add: `(state, transition) -> state`.
       add_batch: `(state, transitions) -> state`, successive transitions along a leading axis, oldest first.
-      sample: `(key, state, batch_size, discount) -> Batch`, uniform with replacement; the ring must not be empty.
+      sample: `(key, state, batch_size, discount, importance_exponent=0.4) -> Batch`, with replacement; the ring must
+        not be empty. The exponent is read where there are priorities.
       take: `(state, slot, discount) -> Batch`, the n-step transitions that begin at the slots, int (B,). Slots not yet
         filled give meaningless rows.
+      prioritise: `(state, slot, priority) -> state`, sets the priorities ≥ 0 (B,) of the slots (B,), such as
+        |TD error|; of several for one slot the largest stays. Only where there are priorities.
     """
 
     init: Callable[[], ReplayState]
     add: Callable[[ReplayState, Transition], ReplayState]
     add_batch: Callable[[ReplayState, Transition], ReplayState]
-    sample: Callable[[PRNGKey, ReplayState, int, Scalar], Batch]
+    sample: Callable[..., Batch]
     take: Callable[[ReplayState, ArrayLike, Scalar], Batch]
+    prioritise: Callable[[ReplayState, ArrayLike, ArrayLike], ReplayState]
 
 
 def replay(
@@ -103,6 +111,7 @@ def replay(
     example: Transition,
     *,
     n_step: int = 1,
+    priority_exponent: Scalar | None = None,
     encode: Callable[[Any], Any] = lambda observation: observation,
     decode: Callable[[Any], Any] = lambda code: code,
 ) -> Replay:
@@ -112,15 +121,23 @@ def replay(
     transition is reached: data past the write head is the oldest in the ring, not a continuation. A sample cut short
     by a truncation or by the write head bootstraps from the true successor of its last step, with discountᵐ.
 
+    With priorities p_k (Schaul et al., 2016), slot k is drawn with probability P_k = p_k^α/Σ_j p_j^α and sample i of a
+    batch has weight (n·P_i)^−β/max_j (n·P_j)^−β, n the slots filled and β the importance exponent. New transitions have
+    the largest priority so far.
+
     Args:
       capacity: slots in the ring.
       example: one transition; only shapes and dtypes matter. The ring stores actions and rewards in these dtypes.
       n_step: the most steps that a sample spans.
+      priority_exponent: α; None for uniform samples without weights.
       encode: `observation -> code`, applied to one observation before storage; a pytree of arrays either way.
       decode: `code -> observation`, applied to one code when sampling.
     """
     check_count("capacity", capacity)
     check_count("n_step", n_step)
+    if priority_exponent is not None:
+        check_non_negative("priority_exponent", priority_exponent)
+    table = priorities(capacity)
 
     def encoded(transition: Transition) -> Transition:
         return transition._replace(
@@ -135,16 +152,21 @@ def replay(
 
     def init() -> ReplayState:
         data = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shapes)
-        return ReplayState(data, jnp.asarray(0, jnp.int32), jnp.asarray(0, jnp.int32))
+        known = () if priority_exponent is None else table.init()
+        return ReplayState(data, jnp.asarray(0, jnp.int32), jnp.asarray(0, jnp.int32), known)
 
-    def advance(state: ReplayState, data: Transition, num_new: int) -> ReplayState:
-        return ReplayState(data, (state.head + num_new) % capacity, jnp.minimum(state.size + num_new, capacity))
+    def advance(state: ReplayState, data: Transition, slots: Array, num_new: int) -> ReplayState:
+        known = state.priorities
+        if priority_exponent is not None:
+            known = table.set(known, slots, jnp.broadcast_to(known.largest, slots.shape))
+        head, size = (state.head + num_new) % capacity, jnp.minimum(state.size + num_new, capacity)
+        return ReplayState(data, head, size, known)
 
     def add(state: ReplayState, transition: Transition) -> ReplayState:
         def write(ring, new):
             return jax.lax.dynamic_update_index_in_dim(ring, jnp.asarray(new, ring.dtype), state.head, 0)
 
-        return advance(state, jax.tree.map(write, state.data, encoded(transition)), 1)
+        return advance(state, jax.tree.map(write, state.data, encoded(transition)), state.head[None], 1)
 
     def add_batch(state: ReplayState, transitions: Transition) -> ReplayState:
         num_new = jnp.shape(transitions.reward)[0]
@@ -156,7 +178,7 @@ def replay(
         def write(ring, new):
             return ring.at[slots].set(jnp.asarray(new, ring.dtype), mode="promise_in_bounds", unique_indices=True)
 
-        return advance(state, jax.tree.map(write, state.data, jax.vmap(encoded)(kept)), num_new)
+        return advance(state, jax.tree.map(write, state.data, jax.vmap(encoded)(kept)), slots, num_new)
 
     def take(state: ReplayState, slot: ArrayLike, discount: Scalar) -> Batch:
         data, first = state.data, jnp.asarray(slot, jnp.int32) % capacity
@@ -181,10 +203,23 @@ def replay(
             slot=first,
         )
 
-    def sample(key: PRNGKey, state: ReplayState, batch_size: int, discount: Scalar) -> Batch:
-        # Uniform to within one part in 2³²/size.
-        bits = jax.random.bits(key, (batch_size,), jnp.uint32)
-        age = (bits % jnp.maximum(state.size, 1).astype(jnp.uint32)).astype(jnp.int32)
-        return take(state, (state.head - 1 - age) % capacity, discount)
+    def sample(
+        key: PRNGKey, state: ReplayState, batch_size: int, discount: Scalar, importance_exponent: Scalar = 0.4
+    ) -> Batch:
+        if priority_exponent is None:
+            # Uniform to within one part in 2³²/size.
+            bits = jax.random.bits(key, (batch_size,), jnp.uint32)
+            age = (bits % jnp.maximum(state.size, 1).astype(jnp.uint32)).astype(jnp.int32)
+            return take(state, (state.head - 1 - age) % capacity, discount)
+        slots, probabilities = table.sample(key, state.priorities, batch_size)
+        weight = (state.size * probabilities) ** -jnp.asarray(importance_exponent)
+        return take(state, slots, discount)._replace(weight=weight / weight.max())
 
-    return Replay(init, add, add_batch, sample, take)
+    def prioritise(state: ReplayState, slot: ArrayLike, priority: ArrayLike) -> ReplayState:
+        if priority_exponent is None:
+            raise ValueError("priority_exponent must be a number for a replay with priorities, got None")
+        # The smallest is not 0, so that no transition is lost for good.
+        powers = (jnp.asarray(priority, jnp.float32) + 1e-6) ** jnp.asarray(priority_exponent)
+        return state._replace(priorities=table.set(state.priorities, slot, powers))
+
+    return Replay(init, add, add_batch, sample, take, prioritise)

@@ -215,3 +215,47 @@ def test_observations_may_be_trees():
 def test_impossible_sizes_are_refused(settings):
     with pytest.raises(ValueError, match="must be a whole number of at least 1"):
         replay(**({"capacity": 4, "example": Transition(0.0, 0, 0.0, False, False, 0.0, 0.0)} | settings))
+
+
+@functools.cache
+def prioritised(exponent):
+    return replay(6, Transition(0.0, 0, 0.0, False, False, 0.0, 0.0), priority_exponent=exponent)
+
+
+def test_samples_by_priority_have_its_power_and_weights_that_make_up_for_it():
+    made = prioritised(0.5)
+    state = made.add_batch(made.init(), stack(stream([""] * 4)))
+    # New ones are alike, then 4, 9 and twice 1; two slots are empty.
+    state = made.prioritise(state, np.array([0, 1, 2, 2]), np.array([4.0, 9.0, 1.0, 0.25]))
+    batch = jax.jit(made.sample, static_argnums=2)(jax.random.key(0), state, 8000, DISCOUNT, 0.7)
+    shares = np.array([2, 3, 1, 1, 0, 0]) / 7
+    counts = np.bincount(batch.slot, minlength=6)
+    assert (np.abs(counts - 8000 * shares) < 5 * np.sqrt(8000 * shares) + 1e-9).all()
+    raw = (4 * shares[:4]) ** -0.7
+    np.testing.assert_allclose(batch.weight, (raw / raw.max())[batch.slot], rtol=1e-4)
+    plain = made.take(state, batch.slot, DISCOUNT)
+    jax.tree.map(np.testing.assert_array_equal, batch._replace(weight=None), plain)
+
+
+def test_new_transitions_have_the_largest_priority_so_far_and_overwritten_ones_lose_theirs():
+    made = prioritised(1.0)
+    transitions = stream([""] * 9)
+    state = made.add_batch(made.init(), stack(transitions[:5]))
+    state = made.prioritise(state, np.arange(5), np.array([8.0, 0.0, 2.0, 3.0, 4.0]))
+    state = made.add(state, transitions[5])
+    state = made.add_batch(state, stack(transitions[6:9]))
+    # Steps 6 to 8 lie in slots 0 to 2.
+    np.testing.assert_allclose(np.asarray(state.priorities.values).ravel()[:6], [8, 8, 8, 3, 4, 8], rtol=1e-5)
+    emptied = made.prioritise(state, np.arange(6), np.zeros(6))
+    assert (np.asarray(emptied.priorities.values) > 0).all()
+
+
+def test_a_uniform_ring_has_no_weights_and_takes_no_priorities():
+    made = ring(8, 1)
+    state = functools.reduce(made.add, stream([""] * 3), made.init())
+    assert made.sample(jax.random.key(0), state, 4, DISCOUNT).weight is None
+    assert state.priorities == ()
+    with pytest.raises(ValueError, match="priority_exponent must be a number for a replay with priorities"):
+        made.prioritise(state, np.array([0]), np.array([1.0]))
+    with pytest.raises(ValueError, match="priority_exponent must be non-negative"):
+        replay(4, Transition(0.0, 0, 0.0, False, False, 0.0, 0.0), priority_exponent=-1.0)

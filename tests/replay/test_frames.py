@@ -1,0 +1,155 @@
+"""The replay of frames against a plain history that forgets nothing."""
+
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from feelgood.replay.frames import Arrival, frame_replay
+
+LANES, SHAPE, DISCOUNT = 3, (2, 2), 0.9
+
+
+class History:
+    """Every lane's episodes in full: lists of frames, actions and rewards, and how each ended."""
+
+    def __init__(self, seed, num_turns, end=0.25):
+        rng = np.random.default_rng(seed)
+        self.arrivals, self.place = [], []  # place[t][lane] = (episode, index within it)
+        self.episodes = [[] for _ in range(LANES)]
+        ended = np.ones(LANES, bool)
+        for turn in range(num_turns):
+            frame = rng.integers(0, 256, (LANES, *SHAPE), np.uint8)
+            action, reward = rng.integers(0, 5, LANES).astype(np.int32), rng.normal(size=LANES).astype(np.float32)
+            is_first, over = ended.copy(), (rng.random(LANES) < end) & ~ended
+            terminated = over & (rng.random(LANES) < 0.5)
+            self.place.append([])
+            for lane in range(LANES):
+                if is_first[lane]:
+                    self.episodes[lane].append({"frames": [], "actions": [], "rewards": [], "terminated": False})
+                episode = self.episodes[lane][-1]
+                if not is_first[lane]:
+                    episode["actions"].append(action[lane])
+                    episode["rewards"].append(reward[lane])
+                episode["frames"].append(frame[lane])
+                episode["terminated"] = bool(terminated[lane])
+                self.place[turn].append((len(self.episodes[lane]) - 1, len(episode["frames"]) - 1))
+            self.arrivals.append(Arrival(frame, is_first, action, reward, terminated))
+            ended = over
+
+    def observation(self, lane, episode, index, stack):
+        frames = self.episodes[lane][episode]["frames"]
+        stacked = [frames[max(index - back, 0)] for back in reversed(range(stack))]
+        return stacked[0] if stack == 1 else np.stack(stacked)
+
+    def sample(self, turn, lane, newest, stack, n_step):
+        """The n-step transition that begins at a turn, knowing nothing after `newest`; None where none begins."""
+        number, index = self.place[turn][lane]
+        episode = self.episodes[lane][number]
+        known = self.place[newest][lane]
+        last_known = known[1] if known[0] == number else len(episode["frames"]) - 1
+        steps = min(n_step, last_known - index)
+        if steps == 0:
+            return None
+        at_end = index + steps == len(episode["frames"]) - 1
+        return {
+            "observation": self.observation(lane, number, index, stack),
+            "action": episode["actions"][index],
+            "return_": sum(DISCOUNT**i * episode["rewards"][index + i] for i in range(steps)),
+            "bootstrap_discount": 0.0 if at_end and episode["terminated"] else DISCOUNT**steps,
+            "next_observation": self.observation(lane, number, index + steps, stack),
+            "first_observation": self.observation(lane, number, 0, stack),
+        }
+
+
+@pytest.mark.parametrize(("stack", "n_step", "end"), [(4, 3, 0.25), (1, 1, 0.25), (2, 5, 0.04)])
+def test_every_transition_is_that_of_the_history_also_after_the_ring_has_turned(stack, n_step, end):
+    rows, turns = 11, 40
+    history = History(stack, turns, end)
+    replay = frame_replay(rows, LANES, SHAPE, np.uint8, num_actions=5, stack=stack, n_step=n_step)
+    add, take = jax.jit(replay.add), jax.jit(replay.take)
+    is_start, newest = jax.jit(replay.is_start), jax.jit(replay.newest)
+    state, lost_starts, num_checked = replay.init(), 0, 0
+    slots = np.arange(rows * LANES)
+    for turn, arrival in enumerate(history.arrivals):
+        state = add(state, arrival)
+        seen = np.asarray(newest(state))
+        for lane in range(LANES):
+            np.testing.assert_array_equal(seen[lane], history.observation(lane, *history.place[turn][lane], stack))
+        batch, starts = take(state, slots, DISCOUNT), np.asarray(is_start(state, slots))
+        oldest = max(turn - rows + 1, 0)
+        whole = oldest + (stack - 1 if turn >= rows - 1 else 0)
+        for slot in slots:
+            row, lane = divmod(int(slot), LANES)
+            then = turn - (turn - row) % rows
+            expected = history.sample(then, lane, turn, stack, n_step) if whole <= then else None
+            assert starts[slot] == (expected is not None)
+            if expected is None:
+                continue
+            num_checked += 1
+            lost_starts += then - history.place[then][lane][1] < oldest
+            for name, value in expected.items():
+                np.testing.assert_allclose(np.asarray(getattr(batch, name))[slot], value, rtol=1e-5, err_msg=name)
+    assert num_checked > 400
+    assert lost_starts > 20  # episodes whose first frame has been written over
+
+
+def test_samples_are_uniform_over_all_transitions_and_nothing_else():
+    rows, stack = 9, 2
+    history = History(5, 20, 0.4)
+    replay = frame_replay(rows, LANES, SHAPE, np.uint8, num_actions=5, stack=stack)
+    state = replay.init()
+    for arrival in history.arrivals:
+        state = replay.add(state, arrival)
+    starts = np.flatnonzero(np.asarray(replay.is_start(state, np.arange(rows * LANES))))
+    num = 40_000
+    batch = jax.jit(replay.sample, static_argnums=2)(jax.random.key(0), state, num, DISCOUNT)
+    counts = Counter(np.asarray(batch.slot).tolist())
+    assert set(counts) == set(starts.tolist())
+    expected = num / len(starts)
+    statistic = sum((counts[slot] - expected) ** 2 / expected for slot in starts)
+    assert statistic < len(starts) - 1 + 5 * np.sqrt(2 * (len(starts) - 1))
+
+
+def test_two_rows_are_enough_to_sample_from():
+    replay = frame_replay(8, 1, (1,), np.float32, num_actions=2)
+    state = replay.init()
+    one = lambda value, first: Arrival(
+        np.full((1, 1), value, np.float32), np.array([first]), np.array([1]), np.array([0.5]), np.array([False])
+    )
+    state = replay.add(replay.add(state, one(1.0, True)), one(2.0, False))
+    batch = replay.sample(jax.random.key(0), state, 4, 0.5)
+    np.testing.assert_array_equal(batch.observation, np.ones((4, 1)))
+    np.testing.assert_array_equal(batch.next_observation, np.full((4, 1), 2.0))
+    np.testing.assert_array_equal(batch.return_, np.full(4, 0.5))
+    np.testing.assert_array_equal(batch.bootstrap_discount, np.full(4, 0.5))
+
+
+def test_adding_to_a_large_ring_copies_nothing_of_it():
+    replay = frame_replay(500, 8, (16, 16), np.uint8, num_actions=3, stack=4)
+    state = jax.eval_shape(replay.init)
+    shape = lambda *dims, dtype=np.float32: jax.ShapeDtypeStruct(dims, dtype)
+    arrival = Arrival(
+        shape(8, 16, 16, dtype=np.uint8), shape(8, dtype=bool), shape(8, dtype=np.int32), shape(8), shape(8, dtype=bool)
+    )
+    turn = jax.jit(lambda state, arrival: (s := replay.add(state, arrival), replay.newest(s)), donate_argnums=0)
+    memory = turn.lower(state, arrival).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 8 * 16 * 16 * 16 < memory.alias_size_in_bytes
+
+
+def test_a_million_frames_of_atari_fit_into_eight_gigabytes():
+    state = jax.eval_shape(frame_replay(4000, 250, (84, 84), np.uint8, num_actions=18, stack=4, n_step=3).init)
+    assert sum(leaf.size * jnp.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(state)) < 8e9
+
+
+@pytest.mark.parametrize(
+    ("change", "named"), [({"num_rows": 4}, "num_rows"), ({"num_lanes": 0}, "num_lanes"), ({"stack": 0}, "stack")]
+)
+def test_what_makes_no_sense_is_refused(change, named):
+    settings = {"num_rows": 8, "num_lanes": 2, "stack": 4, **change}
+    with pytest.raises(ValueError, match=named):
+        frame_replay(
+            settings["num_rows"], settings["num_lanes"], (1,), np.uint8, num_actions=2, stack=settings["stack"]
+        )

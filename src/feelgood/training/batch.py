@@ -18,7 +18,7 @@ from feelgood.training import checkpoint
 from feelgood.training.ingraph import Record, Trainer
 from feelgood.typing import Array
 
-__all__ = ["Curves", "Interrupted", "Progress", "run_batch"]
+__all__ = ["Curves", "Interrupted", "Progress", "run_batch", "stop_on_signal"]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -47,7 +47,7 @@ class Progress(NamedTuple):
 
 
 @contextmanager
-def _stop_on_signal():
+def stop_on_signal():
     """Turns the first Ctrl-C into a flag that is looked at between chunks; the second acts at once."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -133,7 +133,7 @@ def run_batch(
         (state, initial), done = start(keys, hyper), 0
 
     saved = time.monotonic()
-    with _stop_on_signal() as stop:
+    with stop_on_signal() as stop:
         for chunk in range(int(done), num_chunks):
             state, record = advance(state, hyper, jnp.int32(chunk))
             for curve, values in zip(curves, record, strict=True):

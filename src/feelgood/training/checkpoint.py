@@ -58,6 +58,9 @@ def load(path: Path, like: Any, label: str) -> Any:
                 f"checkpoint {path} does not fit: found {array.dtype}{array.shape}, "
                 f"expected {expected.dtype}{expected.shape}"
             )
+        if isinstance(leaf, np.ndarray | np.generic):
+            restored.append(array)  # what was NumPy stays so, in full precision
+            continue
         data = jnp.asarray(array)
         if _is_key(leaf):
             # `like` may hold shapes only, which know their kind of key by dtype alone.

@@ -1,0 +1,143 @@
+"""What training on Atari costs, against the emulators alone and learning alone, interleaved in one run.
+
+python benchmarks/atari.py                        # on a GPU: the paper's protocol, 250 environments, replay of 1M
+python benchmarks/atari.py --num-envs 40 --capacity 20000 --seconds 20     # on two cores
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from feelgood import agents
+from feelgood.envs.external import atari
+from feelgood.replay.frames import Arrival
+from feelgood.training.host import train
+from feelgood.training.machinery import HostProtocol, machinery
+
+
+def emulators_alone(env, seconds):
+    """Frames a second of random play."""
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, env.single_action_space.n, (64, env.num_envs))
+    began, turns = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        env.step(actions[turns % 64])
+        turns += 1
+    return 4 * turns * env.num_envs / (time.perf_counter() - began)
+
+
+def learner(task, make, protocol, hyper):
+    """A function that tells what frames a second learning alone would keep up with."""
+    parts = machinery(task, make, dataclasses.replace(protocol, capacity=20 * protocol.num_envs), hyper)
+    hyper = {name: np.float32(value) for name, value in hyper.items()}
+    agent, lanes = parts.init(jax.random.key(0), hyper)
+    rng, num_envs = np.random.default_rng(0), protocol.num_envs
+    first = np.ones(num_envs, bool)
+    for turn in range(8):
+        frame = rng.integers(0, 256, (num_envs, 84, 84), np.uint8)
+        zeros = np.zeros(num_envs, np.int32)
+        arrival = Arrival(frame, first, zeros, zeros.astype(np.float32), np.zeros(num_envs, bool))
+        first = np.zeros(num_envs, bool)
+        key = jax.random.key(1)
+        lanes, _ = parts.act(key, np.uint32(turn), agent, lanes, arrival, hyper, np.float32(0))
+
+    def measure(seconds):
+        nonlocal agent
+        agent, _, potential = parts.learn(key, np.uint32(0), agent, lanes, hyper, np.float32(0))
+        potential.block_until_ready()
+        began, count = time.perf_counter(), 0
+        while time.perf_counter() - began < seconds:
+            agent, _, potential = parts.learn(key, np.uint32(count), agent, lanes, hyper, np.float32(0))
+            potential.block_until_ready()
+            count += 1
+        updates = count * protocol.stretch / (time.perf_counter() - began)
+        return 4 * updates * protocol.steps_per_update / protocol.num_updates
+
+    return measure
+
+
+def whole(task, make, protocol, hyper, folder):
+    """Frames a second of training in the steady state, and where the time goes."""
+    marks = []
+    outcome = train(task, make, protocol, hyper, 0, report=marks.append, num_evaluators=1, folder=folder)
+    # The first period has compilation in it.
+    seconds = outcome.curve[-1].seconds - outcome.curve[1].seconds
+    steps = outcome.curve[-1].step - outcome.curve[1].step
+    parts = {name: value for name, value in outcome.seconds.items() if name != "total"}
+    return 4 * steps / seconds, parts
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--game", default="venture")
+    parser.add_argument("--agent", default="fg_ulmcdqn")
+    parser.add_argument("--num-envs", type=int, default=250)
+    parser.add_argument("--num-chains", type=int, default=1)
+    parser.add_argument("--capacity", type=int, default=1_000_000)
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement, about")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--checkpoints", action="store_true", help="keep the run on disk while it goes")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+
+    task = atari(options.game)
+    agent_options = agents.Options(double=True)
+    hyper = {**agents.ZOO[options.agent].hyper, **agents.ZOO[options.agent].atari}
+    make = lambda spaces, hyper: agents.make_agent(options.agent, spaces, hyper, agent_options)
+    protocol = lambda num_steps, period: HostProtocol(
+        num_steps=num_steps,
+        num_envs=options.num_envs,
+        num_chains=options.num_chains,
+        num_warmup_steps=options.num_envs * 4,
+        capacity=options.capacity,
+        evaluation_period=period,
+        num_evaluation_episodes=1,
+        max_evaluation_steps=1,
+        num_stagger_turns=1,  # what happens only at the start of a run is left out
+    )
+    env = task.make(options.num_envs, True)
+    env.reset(seed=0)
+    emulators_alone(env, 1.0)
+    learning_alone = learner(task, make, protocol(10**6, 10**6), hyper)
+    rates = {"emulators": [], "learning": [], "training": []}
+    guess = emulators_alone(env, options.seconds / 2)
+    guess = min(guess, learning_alone(options.seconds / 4))
+    period = max(int(guess * options.seconds / 4 / 4 / options.num_envs), 1) * options.num_envs
+    for _ in range(options.repeats):
+        rates["emulators"].append(emulators_alone(env, options.seconds / 2))
+        rates["learning"].append(learning_alone(options.seconds / 4))
+        with tempfile.TemporaryDirectory() as folder:
+            kept = Path(folder, "run") if options.checkpoints else None
+            rate, parts = whole(task, make, protocol(5 * period, period), hyper, kept)
+        rates["training"].append(rate)
+        print({name: round(values[-1]) for name, values in rates.items()}, flush=True)
+    rates["emulators"].append(emulators_alone(env, options.seconds / 2))
+    medians = {name: statistics.median(values) for name, values in rates.items()}
+    bound = min(medians["emulators"], medians["learning"])
+    total = sum(parts.values())
+    stats = jax.devices()[0].memory_stats() or {}
+    print(f"{options.game}, {options.agent}, {options.num_envs} environments, {options.num_chains} chains, ", end="")
+    print(f"{os.cpu_count()} cores, {jax.devices()[0].device_kind}")
+    for name, value in medians.items():
+        print(f"  {name:10s} {value:10,.0f} frames/s   (of {min(rates[name]):,.0f} to {max(rates[name]):,.0f})")
+    print(f"  training is {medians['training'] / medians['emulators']:.0%} of the emulators alone,", end=" ")
+    print(f"{medians['training'] / bound:.0%} of the slower of the two")
+    print("  of its time: " + ", ".join(f"{name} {value / total:.0%}" for name, value in parts.items()))
+    print("    (act: waits for the device; learn: starts gradient steps; receive: waits for the emulators)")
+    if "peak_bytes_in_use" in stats:
+        print(f"  device memory {stats['peak_bytes_in_use'] / 1e9:.1f} GB")
+    if options.json:
+        facts = {"rates": rates, "parts": parts, "peak_bytes": stats.get("peak_bytes_in_use"), "options": vars(options)}
+        options.json.write_text(json.dumps(facts, indent=2, default=str))
+
+
+if __name__ == "__main__":
+    main()

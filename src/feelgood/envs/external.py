@@ -1,0 +1,228 @@
+"""Tasks outside XLA: vector environments of Gymnasium and of the Arcade Learning Environment, as lanes of frames."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from jax.typing import ArrayLike
+
+from feelgood.checks import check_choice, check_count, check_positive
+from feelgood.typing import Array
+
+__all__ = ["ATARI_GAMES", "Task", "atari", "gym_task", "vector_task"]
+
+ATARI_GAMES = ("alien", "freeway", "gravitar", "hero", "pitfall", "qbert", "solaris", "venture")
+"""The paper's eight hard games."""
+
+
+def _identity(observation: Any) -> Any:
+    return observation
+
+
+def _unchanged(reward: Any) -> Any:
+    return reward
+
+
+class Task(NamedTuple):
+    """An external environment as a training loop needs it.
+
+    Attributes:
+      name: what it is called in tables.
+      make: `(num_envs, training) -> VectorEnv`; every environment resets itself in the step after its end. What it
+        shows is a frame, or something of as many numbers (ALE shows a stack of one).
+      frame_shape: of what one step shows.
+      frame_dtype: its NumPy dtype.
+      num_actions: actions are the integers below it.
+      stack: frames in an observation; 1 for no axis of frames.
+      frames_per_step: emulator frames that one step stands for, in tables and budgets.
+      decode: `stored -> observation`, what a network reads; any leading axes.
+      transform_reward: `reward -> reward`, of what is learnt from; evaluation sees rewards as they are.
+      reset_lanes: `(env, is_reset) -> frames`, begins new episodes in the lanes that bool (num_envs,) marks and shows
+        all lanes; None where environments cannot be reset one by one.
+    """
+
+    name: str
+    make: Callable[[int, bool], VectorEnv]
+    frame_shape: tuple[int, ...]
+    frame_dtype: Any
+    num_actions: int
+    stack: int = 1
+    frames_per_step: int = 1
+    decode: Callable[[Array], Array] = _identity
+    transform_reward: Callable[[Array], Array] = _unchanged
+    reset_lanes: Callable[[VectorEnv, np.ndarray], Any] | None = None
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Shape of a stack, or of a frame where nothing is stacked."""
+        return self.frame_shape if self.stack == 1 else (self.stack, *self.frame_shape)
+
+
+def atari(
+    game: str,
+    *,
+    sticky: float = 0.0,
+    life_loss: bool = True,
+    clip_rewards: bool = True,
+    full_action_space: bool = False,
+    pixel_scale: float = 1.0,
+    num_threads: int = 0,
+) -> Task:
+    """An Atari game through ALE's own vector environment; the defaults are the paper's protocol.
+
+    Frame skip 4 with the maximum of the last two, 84×84 grey, four frames in an observation, up to 30 no-ops and fire
+    on reset. Evaluation plays full games and sees raw rewards whatever the options say.
+
+    Args:
+      game: in ALE's spelling, "alien" or "ms_pacman".
+      sticky: probability that an action is repeated; 0.25 in Dopamine's protocol.
+      life_loss: whether an episode of training ends with a life. The game itself goes on.
+      clip_rewards: whether learning sees only the sign of a reward.
+      full_action_space: all 18 actions instead of those that the game uses.
+      pixel_scale: what pixels, 0 to 255, are multiplied with; 1 in the released code, 1/255 in most others.
+      num_threads: of the emulators; 0 for one a core.
+    """
+    try:
+        import ale_py.roms
+        from ale_py.vector_env import AtariVectorEnv
+    except ImportError as error:
+        raise ValueError("Atari games need the extra 'atari': pip install 'feelgood[atari]'") from error
+    check_choice("game", game, ale_py.roms.get_all_rom_ids())
+    try:
+        rom = ale_py.roms.get_rom_path(game)
+    except (OSError, RuntimeError) as error:
+        raise ValueError(f"the ROM of game {game!r} cannot be read ({error}); install ale-py anew") from error
+    if rom is None:
+        raise ValueError(f"the ROM of game {game!r} is missing; install ale-py anew")
+    if not 0 <= sticky < 1:
+        raise ValueError(f"sticky must be in [0, 1), got {sticky!r}")
+    check_positive("pixel_scale", pixel_scale)
+
+    def make(num_envs: int, training: bool) -> VectorEnv:
+        return _at_low_priority(
+            AtariVectorEnv,
+            game,
+            num_envs,
+            num_threads=num_threads,
+            stack_num=1,
+            repeat_action_probability=sticky,
+            full_action_space=full_action_space,
+            # ALE's `episodic_life` would start the game anew after each life; this only says that a life was lost.
+            life_loss_info=life_loss and training,
+            reward_clipping=False,
+        )
+
+    def decode(pixels: ArrayLike) -> Array:
+        import jax.numpy as jnp
+
+        return jnp.asarray(pixels, jnp.float32) * jnp.float32(pixel_scale)
+
+    def sign(reward: ArrayLike) -> Array:
+        import jax.numpy as jnp
+
+        return jnp.sign(reward)
+
+    num_actions = _num_actions(make(1, False))
+    return Task(
+        game,
+        make,
+        (84, 84),
+        np.dtype(np.uint8),
+        num_actions,
+        stack=4,
+        frames_per_step=4,
+        decode=decode,
+        transform_reward=sign if clip_rewards else _unchanged,
+        reset_lanes=lambda env, is_reset: env.reset(options={"reset_mask": is_reset})[0],
+    )
+
+
+def _at_low_priority(make: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+    """Makes something whose threads give way to all others of this process.
+
+    Threads inherit the priority of the thread that starts them. Emulators on every core would otherwise keep the one
+    thread waiting that feeds them and the accelerator, for milliseconds at every step.
+    """
+
+    def lowered() -> Any:
+        with contextlib.suppress(AttributeError, OSError):  # not on Linux, or not allowed
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + 5)
+        return make(*args, **settings)
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lowered).result()
+
+
+def _num_actions(env: VectorEnv) -> int:
+    space: Any = env.single_action_space
+    return int(space.n)
+
+
+def gym_task(name: str, *, vectorization: str = "sync", **settings: Any) -> Task:
+    """Any Gymnasium task with discrete actions, by the name that it is registered under.
+
+    Args:
+      name: such as "CartPole-v1".
+      vectorization: "sync" steps the environments one after the other, "async" each in a process of its own.
+      settings: handed to `gymnasium.make`.
+    """
+    check_choice("vectorization", vectorization, ("sync", "async"))
+
+    def make(num_envs: int, training: bool) -> VectorEnv:
+        del training
+        try:
+            return gymnasium.make_vec(
+                name,
+                num_envs=num_envs,
+                vectorization_mode=vectorization,
+                vector_kwargs={"autoreset_mode": AutoresetMode.NEXT_STEP},
+                **settings,
+            )
+        except gymnasium.error.Error as error:
+            raise ValueError(f"env {name!r} cannot be made: {str(error).splitlines()[0]}") from error
+
+    return vector_task(make, name)
+
+
+def vector_task(make: Callable[[int, bool], VectorEnv], name: str = "custom") -> Task:
+    """A task from your own `make(num_envs, training) -> gymnasium.vector.VectorEnv`.
+
+    Observations may be any fixed-size space: what is not a box of numbers is flattened, whole numbers to one-hot codes.
+
+    Raises:
+      ValueError: if actions are not discrete, or the environments do not reset themselves in the step after their end.
+    """
+
+    def flat(num_envs: int, training: bool) -> VectorEnv:
+        check_count("num_envs", num_envs)
+        env = make(num_envs, training)
+        mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+        if mode != AutoresetMode.NEXT_STEP:
+            raise ValueError(f"env {name!r} must be made with autoreset_mode=AutoresetMode.NEXT_STEP, got {mode}")
+        if not isinstance(env.single_action_space, gymnasium.spaces.Discrete):
+            raise ValueError(f"env {name!r} must have discrete actions, got {env.single_action_space}")
+        if env.single_action_space.start != 0:
+            raise ValueError(f"actions of env {name!r} must start at 0, got {env.single_action_space}")
+        if not isinstance(env.single_observation_space, gymnasium.spaces.Box):
+            try:
+                env = gymnasium.wrappers.vector.FlattenObservation(env)
+            except (NotImplementedError, TypeError) as error:
+                raise ValueError(f"observations of env {name!r} cannot be flattened: {error}") from error
+        return env
+
+    example = flat(1, False)
+    try:
+        space = example.single_observation_space
+        if not isinstance(space, gymnasium.spaces.Box):
+            raise ValueError(f"observations of env {name!r} must be of fixed size, got {space}")
+        narrow = {"float64": np.float32, "int64": np.int32}  # as JAX has them
+        dtype = np.dtype(narrow.get(str(space.dtype), space.dtype))
+        return Task(name, flat, tuple(space.shape), dtype, _num_actions(example))
+    finally:
+        example.close()

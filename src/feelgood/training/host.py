@@ -1,0 +1,386 @@
+"""Training on environments outside XLA: acting, stepping, storing and learning, overlapped.
+
+One turn of the loop:
+
+    act      store what arrived, look at the newest observations, choose actions (device; the host waits for it)
+    send     hand the actions to the environments, which step in threads of their own
+    learn    start the gradient steps that are due (device; the host does not wait)
+    receive  wait for the environments
+
+so that environments and device work at the same time, in the order of events of a loop that does one after the other:
+actions come from parameters that have seen everything but the steps in flight.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from feelgood.agents import Agent, AgentState, Spaces
+from feelgood.envs.external import Task
+from feelgood.replay.frames import Arrival
+from feelgood.training.batch import Interrupted, stop_on_signal
+from feelgood.training.evaluation import Evaluator, policy_of
+from feelgood.training.journal import Journal
+from feelgood.training.machinery import HostProtocol, Lanes, Machinery, machinery
+from feelgood.typing import Scalar
+
+__all__ = ["Outcome", "Point", "train"]
+
+
+class Point(NamedTuple):
+    """One evaluation, and the training that led to it.
+
+    Attributes:
+      step: environment steps so far, of all environments.
+      return_: mean return of the evaluation's episodes, raw rewards; NaN where parameters are no longer finite.
+      return_spread: their standard deviation.
+      episode_length: their mean length in steps.
+      training_return: mean raw return of the training episodes (lives, where a life is an episode) that ended since the
+        last evaluation; NaN where none did.
+      num_episodes: how many these are.
+      potential: mean of the potential over the gradient steps since the last evaluation; NaN where there were none.
+      seconds: of work so far, before a resumption too.
+      is_finite: whether all parameters were finite.
+    """
+
+    step: int
+    return_: float
+    return_spread: float
+    episode_length: float
+    training_return: float
+    num_episodes: int
+    potential: float
+    seconds: float
+    is_finite: bool
+
+
+class Outcome(NamedTuple):
+    """What a run leaves behind.
+
+    Attributes:
+      curve: one point for each evaluation, the untrained network's first.
+      agent: the agent's last state.
+      seconds: by part of the loop ("act", "learn", "receive", "rest", and "total"), since this process began the run.
+      num_steps: environment steps that these seconds were for.
+    """
+
+    curve: list[Point]
+    agent: AgentState
+    seconds: dict[str, float]
+    num_steps: int
+
+
+class _Counters(NamedTuple):
+    """Where a run stands: turns of the loop, gradient steps, seconds, how often the environments were begun."""
+
+    turns: int = 0
+    gradients: int = 0
+    seconds: float = 0.0
+    beginnings: int = 0
+
+
+def train(
+    task: Task,
+    make_agent: Callable[[Spaces, Any], Agent],
+    protocol: HostProtocol,
+    hyper: Mapping[str, Scalar],
+    seed: int,
+    *,
+    schedule: Callable[[Any, Scalar], Any] = lambda hyper, progress: hyper,
+    folder: Path | None = None,
+    label: str = "",
+    checkpoint_seconds: float = 60.0,
+    num_evaluators: int = 4,
+    report: Callable[[Point], None] = lambda point: None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Outcome:
+    """Trains one run.
+
+    The same seed gives the same run on the same device, as long as the environments are deterministic.
+
+    Args:
+      task: the external environment.
+      make_agent: `(spaces, hyper) -> Agent`.
+      protocol: how the run goes.
+      hyper: hyper-parameters of the agent.
+      seed: of initialisation, noise, minibatches and environments.
+      schedule: `(hyper, progress) -> hyper`; see `machinery`.
+      folder: where to keep checkpoints; None keeps none. A run found there is continued: agent, replay, counters and
+        curve as they were; the environments begin new episodes, and `say` is told so.
+      label: what run it is; the checkpoint of another is refused.
+      checkpoint_seconds: time between two checkpoints; they also come when the journal's spare rows are used up.
+      num_evaluators: evaluations that may run beside the training.
+      report: called with each point of the curve as it is known, in order.
+      say: called with a sentence where something happens that the user should know.
+
+    Raises:
+      Interrupted: after Ctrl-C; the run is in the folder.
+    """
+    run = _Run(
+        task, machinery(task, make_agent, protocol, hyper, schedule), protocol, hyper, seed, num_evaluators, report
+    )
+    try:
+        if folder is not None:
+            run.keep(folder, f"{label} seed {seed} {protocol}", checkpoint_seconds, say)
+        return run.go()
+    finally:
+        run.close()
+
+
+class _Run:
+    """A run in progress."""
+
+    def __init__(
+        self, task: Task, parts: Machinery, protocol: HostProtocol, hyper: Any, seed: int, num_evaluators: int, report
+    ):
+        self.task, self.parts, self.protocol, self.report = task, parts, protocol, report
+        self.hyper = jax.tree.map(jnp.asarray, dict(hyper))
+        key_init, self.key_act, self.key_learn, self.key_evaluate, key_envs = jax.random.split(jax.random.key(seed), 5)
+        self.seed_envs = int(jax.random.randint(key_envs, (), 0, 2**30))
+        self.agent, self.lanes = parts.init(key_init, self.hyper)
+        self.counters, self.began = _Counters(), time.monotonic()
+        num_points = protocol.num_steps // protocol.evaluation_period + 1
+        self.curve = np.full((num_points, len(Point._fields)), np.nan)
+        self.evaluations: dict[int, Future] = {}
+        self.num_reported = 0
+        self.journal: Journal | None = None
+        self.ended_returns: list[Any] = [0.0, 0]
+        self.potentials: list[Any] = []
+        self.env: Any = task.make(protocol.num_envs, True)
+        self.evaluator = Evaluator(
+            task,
+            parts.exploit,
+            parts.begin,
+            self.hyper,
+            num_episodes=protocol.num_evaluation_episodes,
+            max_steps=protocol.max_evaluation_steps,
+            num_workers=num_evaluators,
+        )
+
+    @property
+    def step(self) -> int:
+        return self.counters.turns * self.protocol.num_envs
+
+    # On disk.
+
+    def keep(self, folder: Path, label: str, checkpoint_seconds: float, say: Callable[[str], None]) -> None:
+        """Keeps the run in a folder from now on, and continues the one that is there."""
+        self.checkpoint_seconds, self.num_spare = checkpoint_seconds, self.protocol.num_rows // 8 + 1
+        row = self.lanes.frames.frame[0]
+        self.journal = Journal(folder, label, self.protocol.num_rows, self.num_spare, row)
+        found = self.journal.restore(self._all_but_frames())
+        if found is not None:
+            self.agent, frames, context, counters, curve = found
+            self.counters, self.curve = _Counters(*(x.item() for x in counters)), np.array(curve)
+            self.lanes.frames.frame.delete()  # two rings would not fit where one does
+            stored = jnp.asarray(self.journal.rows(self.counters.turns))
+            self.lanes = Lanes(frames._replace(frame=stored), context)
+            say(f"continuing from step {self.step}; the environments begin new episodes")
+            for step, policy in self.journal.snapshots(jax.eval_shape(policy_of, self.agent)).items():
+                index = step // self.protocol.evaluation_period
+                if step <= self.step and np.isnan(self.curve[index, 1]):
+                    self._submit(index, policy)
+                else:
+                    self.journal.forget(step)
+        self.saved, self.saved_turns = time.monotonic(), self.counters.turns
+
+    def _all_but_frames(self) -> Any:
+        """What a checkpoint holds; the frames are in the journal already."""
+        frames = self.lanes.frames._replace(frame=jnp.zeros((0,), jnp.uint8))
+        counters = tuple(map(np.asarray, self._counted()))
+        return self.agent, frames, self.lanes.context, counters, self.curve
+
+    def _counted(self) -> _Counters:
+        return self.counters._replace(seconds=self.counters.seconds + time.monotonic() - self.began)
+
+    def _checkpoint(self) -> None:
+        assert self.journal is not None
+        copy = lambda leaf: jnp.copy(leaf) if isinstance(leaf, jax.Array) else leaf.copy()
+        evaluated = [int(row[0]) for row in self.curve[: self.num_reported]]
+        self.journal.checkpoint(jax.tree.map(copy, self._all_but_frames()), evaluated)
+        self.saved, self.saved_turns = time.monotonic(), self.counters.turns
+
+    def _checkpoint_is_due(self) -> bool:
+        # Two rows less than what the journal can spare: the one in flight, and the one to come.
+        rows_left = self.num_spare - (self.counters.turns - self.saved_turns) - 2
+        return rows_left <= 0 or time.monotonic() - self.saved > self.checkpoint_seconds
+
+    # Evaluation.
+
+    def _evaluate(self, index: int) -> None:
+        """Asks for a point of the curve: what training was like is known now, what the policy is worth later."""
+        total, count = self.ended_returns
+        is_finite = bool(self.parts.is_finite(self.agent))
+        potential = float(np.mean(jax.device_get(self.potentials))) if self.potentials else np.nan
+        training = (total / count if count else np.nan, count, potential, self._counted().seconds, is_finite)
+        self.curve[index] = (self.step, np.nan, np.nan, np.nan, *training)
+        self.ended_returns, self.potentials = [0.0, 0], []
+        if is_finite:
+            policy = policy_of(self.agent)
+            if self.journal is not None:
+                self.journal.snapshot(self.step, policy)
+            self._submit(index, policy)
+
+    def _submit(self, index: int, policy: AgentState) -> None:
+        self.evaluations[index] = self.evaluator.submit(jax.random.fold_in(self.key_evaluate, index), policy)
+
+    def _collect(self, *, wait: bool = False) -> None:
+        """Takes in the evaluations that are done and reports the curve as far as it is known."""
+        for index, future in list(self.evaluations.items()):
+            if wait or future.done():
+                returns, lengths = future.result()
+                self.curve[index, 1:4] = returns.mean(), returns.std(), lengths.mean()
+                del self.evaluations[index]
+        while self.num_reported < len(self.curve) and self.num_reported not in self.evaluations:
+            if np.isnan(self.curve[self.num_reported, 0]):
+                break
+            self.report(_point(self.curve[self.num_reported]))
+            self.num_reported += 1
+
+    # The loop.
+
+    def go(self) -> Outcome:
+        """Runs to the end of the budget."""
+        protocol, first_turn = self.protocol, self.counters.turns
+        num_turns = -(-protocol.num_steps // protocol.num_envs)
+        lap, seconds = time.monotonic, dict.fromkeys(("act", "learn", "receive", "rest"), 0.0)
+        arrival = self._reset()
+        if self.counters.turns == 0:
+            self._evaluate(0)
+        with stop_on_signal() as stop:
+            while self.counters.turns < num_turns and not stop.is_set():
+                t0 = lap()
+                actions = self._act(arrival)
+                t1 = lap()
+                if self.journal is not None:
+                    self.journal.row(self.counters.turns, arrival.frame.copy())  # the environments may reuse it
+                self._send(actions)
+                self.counters = self.counters._replace(turns=self.counters.turns + 1)
+                self._learn()
+                t2 = lap()
+                arrival = self._receive(actions, arrival)
+                t3 = lap()
+                self._look_after()
+                t4 = lap()
+                for part, spent in zip(seconds, (t1 - t0, t2 - t1, t3 - t2, t4 - t3), strict=True):
+                    seconds[part] += spent
+                if not self._is_alive():
+                    break
+            if stop.is_set():
+                if self.journal is not None:
+                    self._checkpoint()
+                raise Interrupted
+        self._collect(wait=True)
+        if self.journal is not None:
+            self._checkpoint()
+        seconds["total"] = lap() - self.began
+        num_steps = (self.counters.turns - first_turn) * protocol.num_envs
+        curve = [_point(row) for row in self.curve if not np.isnan(row[0])]
+        return Outcome(curve, self.agent, seconds, num_steps)
+
+    def _reset(self) -> Arrival:
+        """Begins new episodes everywhere; each beginning has seeds of its own."""
+        num_envs = self.protocol.num_envs
+        seed = (self.seed_envs + self.counters.beginnings * 1_000_003) % 2**30
+        self.counters = self.counters._replace(beginnings=self.counters.beginnings + 1)
+        frames = self._frames(self.env.reset(seed=seed)[0])
+        none, zeros = np.zeros(num_envs, bool), np.zeros(num_envs, np.int32)
+        self.ended, self.returns = none, np.zeros(num_envs)
+        spread = np.arange(num_envs) * self.protocol.num_stagger_turns // num_envs
+        self.stagger = self.counters.turns + spread  # the turn in which each begins anew; the first ones just did
+        return Arrival(frames, ~none, zeros, zeros.astype(np.float32), none)
+
+    def _frames(self, seen: Any) -> np.ndarray:
+        return np.asarray(seen, self.task.frame_dtype).reshape(self.protocol.num_envs, *self.task.frame_shape)
+
+    def _progress(self) -> np.float32:
+        return np.float32(min(self.step / self.protocol.num_steps, 1.0))
+
+    def _act(self, arrival: Arrival) -> np.ndarray:
+        turn = np.uint32(self.counters.turns)
+        self.lanes, actions = self.parts.act(
+            self.key_act, turn, self.agent, self.lanes, arrival, self.hyper, self._progress()
+        )
+        return np.asarray(actions).astype(np.int64)
+
+    def _send(self, actions: np.ndarray) -> None:
+        """Lets the environments begin to step, where they can do so by themselves."""
+        if hasattr(self.env, "send"):
+            self.env.send(actions)
+        elif hasattr(self.env, "step_async"):
+            self.env.step_async(actions)
+
+    def _receive(self, actions: np.ndarray, before: Arrival) -> Arrival:
+        if hasattr(self.env, "send"):
+            seen, rewards, terminated, truncated, _ = self.env.recv()
+        elif hasattr(self.env, "step_async"):
+            seen, rewards, terminated, truncated, _ = self.env.step_wait()
+        else:
+            seen, rewards, terminated, truncated, _ = self.env.step(actions)
+        # An environment resets itself in the step after its end: whatever it shows then begins an episode.
+        is_first = self.ended
+        anew = self.stagger == self.counters.turns
+        if self.task.reset_lanes is not None and anew.any():
+            seen = self.task.reset_lanes(self.env, anew)
+            is_first, terminated, truncated = is_first | anew, terminated & ~anew, truncated & ~anew
+            rewards, self.returns[anew] = np.where(anew, 0, rewards), 0
+        self.ended = terminated | truncated
+        self.returns += rewards
+        if self.ended.any():
+            self.ended_returns[0] += float(self.returns[self.ended].sum())
+            self.ended_returns[1] += int(self.ended.sum())
+            self.returns[self.ended] = 0
+        reward = np.asarray(rewards, np.float32)
+        return Arrival(self._frames(seen), is_first, actions.astype(np.int32), reward, np.asarray(terminated))
+
+    def _learn(self) -> None:
+        """Starts the gradient steps that are due."""
+        protocol = self.protocol
+        is_due = self.counters.turns % protocol.turns_per_block == 0 and self.counters.turns > 1
+        if not is_due or self.step < protocol.num_warmup_steps:
+            return
+        progress = self._progress()
+        for _ in range(protocol.updates_per_block // protocol.stretch):
+            count = np.uint32(self.counters.gradients)
+            self.agent, priorities, potential = self.parts.learn(
+                self.key_learn, count, self.agent, self.lanes, self.hyper, progress
+            )
+            self.lanes = self.lanes._replace(frames=self.lanes.frames._replace(priorities=priorities))
+            self.potentials.append(potential)
+            self.counters = self.counters._replace(gradients=self.counters.gradients + protocol.stretch)
+            if self.counters.gradients % protocol.target_period == 0:
+                self.agent = self.parts.sync(self.agent, self.hyper, progress)
+
+    def _look_after(self) -> None:
+        """Evaluates and saves where it is time to."""
+        period = self.protocol.evaluation_period
+        index = self.step // period
+        if index > (self.step - self.protocol.num_envs) // period and index < len(self.curve):
+            self._evaluate(index)
+        if self.evaluations or self.num_reported <= index:
+            self._collect()
+        if self.journal is not None and self._checkpoint_is_due():
+            self._checkpoint()
+
+    def _is_alive(self) -> bool:
+        """Whether parameters were finite when last looked at."""
+        index = min(self.step // self.protocol.evaluation_period, len(self.curve) - 1)
+        return bool(self.curve[index, -1] != 0)
+
+    def close(self) -> None:
+        """Ends threads and environments."""
+        self.evaluator.close()
+        self.env.close()
+        if self.journal is not None:
+            self.journal.close()
+
+
+def _point(row: np.ndarray) -> Point:
+    kinds = (int, float, float, float, float, int, float, float, bool)
+    return Point(*(kind(value) for kind, value in zip(kinds, row, strict=True)))

@@ -1,0 +1,140 @@
+"""A long run on disk as it goes: frames as they come, all else now and then, in a thread of its own.
+
+A replay of a million frames is too large to be written whole at every checkpoint, and need not be: its rows never
+change once written. So each row goes to a file of rows when it arrives, a ring some rows longer than the replay, and a
+checkpoint holds only the rest. As long as fewer than these spare rows arrive between two checkpoints, every row that
+the last checkpoint speaks of is still there.
+"""
+
+import os
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from feelgood.training import checkpoint
+
+__all__ = ["Journal"]
+
+
+class Journal:
+    """Writes a run to a folder, in the order of the calls; no call waits for the disk.
+
+    An error of the disk is raised by the call after it.
+
+    Args:
+      folder: where the run is kept.
+      label: what run it is; another one's checkpoint is refused.
+      num_rows: rows of the replay.
+      num_spare: rows that may arrive between two checkpoints.
+      row: an array of the shape and dtype of one row.
+    """
+
+    def __init__(self, folder: Path, label: str, num_rows: int, num_spare: int, row: Any):
+        self._label, self._num_rows, self._num_places = label, num_rows, num_rows + num_spare
+        self._shape, self._dtype = tuple(row.shape), np.dtype(row.dtype)
+        self._row_bytes = int(np.prod(self._shape)) * self._dtype.itemsize
+        self._state, self._frames, self._folder = folder / "state.npz", folder / "frames.bin", folder
+        folder.mkdir(parents=True, exist_ok=True)
+        num_bytes = self._num_places * self._row_bytes
+        num_kept = self._frames.stat().st_size if self._frames.exists() else None
+        self._is_whole = num_kept is not None and num_kept >= num_bytes
+        self._file = os.open(self._frames, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._file, 0, num_bytes)
+        except OSError as error:
+            os.close(self._file)
+            if num_kept is None:  # what another run left is not ours to remove
+                self._frames.unlink(missing_ok=True)
+            raise OSError(
+                f"folder {folder} has no room for the replay of {num_bytes / 1e9:.2f} GB ({error.strerror}); "
+                "choose another disk, a smaller capacity, or no checkpoints"
+            ) from error
+        self._tasks: queue.Queue[Callable[[], None] | None] = queue.Queue(maxsize=64)
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            if self._error is None:
+                try:
+                    task()
+                except Exception as error:  # whatever it is, the loop must hear of it
+                    self._error = error
+
+    def _put(self, task: Callable[[], None]) -> None:
+        if self._error is not None:
+            raise OSError(
+                f"the run cannot be kept in {self._folder}: {getattr(self._error, 'strerror', None) or self._error}; "
+                "it can be resumed from its last checkpoint"
+            ) from self._error
+        self._tasks.put(task)
+
+    def row(self, index: int, row: np.ndarray) -> None:
+        """Keeps the row that arrived as number `index`, counted from 0."""
+
+        def write() -> None:
+            os.pwrite(self._file, np.ascontiguousarray(row).tobytes(), self._offset(index))
+
+        self._put(write)
+
+    def _offset(self, index: int) -> int:
+        return index % self._num_places * self._row_bytes
+
+    def snapshot(self, step: int, tree: Any) -> None:
+        """Keeps a policy whose evaluation is under way."""
+        self._put(lambda: checkpoint.save(self._snapshot(step), tree, self._label))
+
+    def _snapshot(self, step: int) -> Path:
+        return self._folder / f"evaluating-{step}.npz"
+
+    def checkpoint(self, tree: Any, evaluated: list[int]) -> None:
+        """Keeps all but the rows; snapshots of the steps in `evaluated` are needed no more."""
+
+        def write() -> None:
+            os.fsync(self._file)
+            checkpoint.save(self._state, tree, self._label)
+            for step in evaluated:
+                self._snapshot(step).unlink(missing_ok=True)
+
+        self._put(write)
+
+    def restore(self, like: Any) -> Any | None:
+        """The last checkpoint, or None where there is none."""
+        if not self._state.exists():
+            return None
+        found = checkpoint.load(self._state, like, self._label)
+        if not self._is_whole:
+            raise ValueError(
+                f"checkpoint {self._state} has lost its frames: {self._frames} is missing or too short; "
+                f"delete {self._folder} to start again"
+            )
+        return found
+
+    def rows(self, num_written: int) -> np.ndarray:
+        """The rows of the replay after `num_written` had arrived, each where the replay has it; zeros elsewhere."""
+        table = np.zeros((self._num_rows, *self._shape), self._dtype)
+        for index in range(max(num_written - self._num_rows, 0), num_written):
+            data = os.pread(self._file, self._row_bytes, self._offset(index))
+            table[index % self._num_rows] = np.frombuffer(data, self._dtype).reshape(self._shape)
+        return table
+
+    def snapshots(self, like: Any) -> dict[int, Any]:
+        """The policies whose evaluations were under way, by step."""
+        steps = [int(path.stem.partition("-")[2]) for path in self._folder.glob("evaluating-*.npz")]
+        return {step: checkpoint.load(self._snapshot(step), like, self._label) for step in sorted(steps)}
+
+    def forget(self, step: int) -> None:
+        """Removes a snapshot."""
+        self._snapshot(step).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Waits until all that can be is on disk."""
+        self._tasks.put(None)
+        self._thread.join()
+        os.close(self._file)

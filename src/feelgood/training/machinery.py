@@ -1,0 +1,279 @@
+"""The compiled parts of training on external environments; `feelgood.training.host` puts them to work."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from feelgood.agents import Agent, AgentState, Spaces
+from feelgood.checks import check_count, check_non_negative, check_positive
+from feelgood.envs.external import Task
+from feelgood.replay import Batch
+from feelgood.replay.frames import FrameReplay, FrameState, frame_replay
+from feelgood.typing import Array, PRNGKey, Scalar
+
+__all__ = ["HostProtocol", "Lanes", "Machinery", "machinery"]
+
+
+@dataclass(frozen=True)
+class HostProtocol:
+    """How a run goes; all static. The defaults are the paper's Atari protocol, in parallel environments.
+
+    Attributes:
+      num_steps: environment steps in all, of all environments together.
+      num_envs: environments that step in parallel; the paper has 1.
+      num_warmup_steps: environment steps before the first update, counted in `num_steps`.
+      steps_per_update: environment steps for `num_updates` gradient steps.
+      num_updates: J, gradient steps for every `steps_per_update` environment steps.
+      batch_size: transitions in a minibatch.
+      capacity: of the replay, over all environments.
+      n_step: steps that a return spans.
+      discount: of future rewards.
+      target_period: gradient steps between two copies to the target network.
+      evaluation_period: environment steps between two evaluations.
+      num_evaluation_episodes: episodes averaged in an evaluation.
+      max_evaluation_steps: an evaluation episode is cut off after so many.
+      priority_exponent: α of the replay of agents with priorities.
+      importance_exponent: β at the start of a run of such an agent; it rises linearly to 1 at the end.
+      num_stagger_turns: in the first so many steps of each environment it begins anew once, each at a time of its own,
+        where environments can be reset one by one. Otherwise environments that are deterministic but for a few no-ops
+        at the start would all play the same few episodes, for ever where episodes have one length.
+      num_chains: independent draws of the posterior, each moved by minibatches of its own and acting in its own share
+        of the environments; they share one replay.
+    """
+
+    num_steps: int = 12_500_000
+    num_envs: int = 250
+    num_warmup_steps: int = 20_000
+    steps_per_update: int = 10
+    num_updates: int = 1
+    batch_size: int = 32
+    capacity: int = 1_000_000
+    n_step: int = 3
+    discount: float = 0.99
+    target_period: int = 500
+    evaluation_period: int = 100_000
+    num_evaluation_episodes: int = 5
+    max_evaluation_steps: int = 27_000
+    num_stagger_turns: int = 500
+    num_chains: int = 1
+    priority_exponent: float = 0.6
+    importance_exponent: float = 0.4
+
+    def __post_init__(self):
+        for name, value in vars(self).items():
+            if type(getattr(HostProtocol, name)) is int:
+                check_count(name, value)
+        check_positive("discount", self.discount)
+        check_non_negative("priority_exponent", self.priority_exponent)
+        check_non_negative("importance_exponent", self.importance_exponent)
+        if self.num_envs % self.num_chains:
+            raise ValueError(f"num_envs must be a multiple of num_chains = {self.num_chains}, got {self.num_envs}")
+        if self.evaluation_period < self.num_envs:
+            raise ValueError(
+                f"evaluation_period must be at least num_envs = {self.num_envs}, got {self.evaluation_period}"
+            )
+        if self.num_rows < 8:
+            raise ValueError(
+                f"capacity must be at least 8 steps of {self.num_envs} environments = {8 * self.num_envs}, "
+                f"got {self.capacity}"
+            )
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the replay, one step of all environments each."""
+        return self.capacity // self.num_envs
+
+    @property
+    def turns_per_block(self) -> int:
+        """Turns of the loop between two blocks of updates: the fewest that make it whole updates."""
+        return self.steps_per_update // math.gcd(self.steps_per_update, self.num_envs * self.num_updates)
+
+    @property
+    def updates_per_block(self) -> int:
+        """Gradient steps in a block."""
+        return self.turns_per_block * self.num_envs * self.num_updates // self.steps_per_update
+
+    @property
+    def stretch(self) -> int:
+        """Gradient steps between which the target stands still: neither a block's end nor a target copy cuts them."""
+        return math.gcd(self.updates_per_block, self.target_period)
+
+
+class Lanes(NamedTuple):
+    """What the environments' side of a run carries on the device."""
+
+    frames: FrameState
+    context: Array
+
+
+class Machinery(NamedTuple):
+    """The compiled parts of a run.
+
+    Attributes:
+      init: `(key, hyper) -> (agent state, lanes)`; with several chains the agent's arrays have a leading axis.
+      act: `(key, turn, agent, lanes, arrival, hyper, progress) -> (lanes, actions)`; uses up `lanes`.
+      learn: `(key, count, agent, lanes, hyper, progress) -> (agent, priorities, mean potential)`, one stretch of
+        gradient steps, the first of which is number `count`; uses up `agent`. All its minibatches are drawn at its
+        start; the priorities are those of the replay after it.
+      sync: `(agent, hyper, progress) -> agent`, the target copied; uses up `agent`.
+      exploit: `(key, time, agent, context, observations, hyper) -> actions`, in evaluation; lane i follows chain i
+        modulo the number of chains.
+      begin: `(key, num_lanes, hyper) -> context` of fresh episodes.
+      is_finite: `agent -> bool`.
+      replay: the replay's functions.
+    """
+
+    init: Callable[[PRNGKey, Any], tuple[AgentState, Lanes]]
+    act: Callable[..., tuple[Lanes, Array]]
+    learn: Callable[..., tuple[AgentState, Any, Array]]
+    sync: Callable[..., AgentState]
+    exploit: Callable[..., Array]
+    begin: Callable[..., Array]
+    is_finite: Callable[[AgentState], Array]
+    replay: FrameReplay
+
+
+def _constant(hyper: Any, progress: Scalar) -> Any:
+    del progress
+    return hyper
+
+
+def machinery(
+    task: Task,
+    make_agent: Callable[[Spaces, Any], Agent],
+    protocol: HostProtocol,
+    hyper: Any,
+    schedule: Callable[[Any, Scalar], Any] = _constant,
+) -> Machinery:
+    """Builds and jits the parts of a run.
+
+    Args:
+      task: the external environment.
+      make_agent: `(spaces, hyper) -> Agent`; called with traced hyper-parameters.
+      protocol: how the run goes.
+      hyper: hyper-parameters as they will be given, to see what kind of agent it is.
+      schedule: `(hyper, progress) -> hyper`, what the hyper-parameters are at `progress` in [0, 1] of the budget.
+    """
+    spaces = Spaces(task.observation_shape, task.num_actions, task.decode)
+    num_envs, num_chains, stretch = protocol.num_envs, protocol.num_chains, protocol.stretch
+    has_priorities = make_agent(spaces, schedule(hyper, 0.0)).priorities is not None
+    ring = frame_replay(
+        protocol.num_rows,
+        num_envs,
+        task.frame_shape,
+        task.frame_dtype,
+        num_actions=task.num_actions,
+        stack=task.stack,
+        n_step=protocol.n_step,
+        # Whether an agent has priorities does not depend on the values of its hyper-parameters.
+        priority_exponent=protocol.priority_exponent if has_priorities else None,
+    )
+
+    def each_chain(function: Callable, in_axes: Any = 0) -> Callable:
+        return function if num_chains == 1 else jax.vmap(function, in_axes)
+
+    def shared(tree: Any, num_lanes: int) -> Any:
+        """Deals lanes out to the chains, every `num_chains`-th to the same one."""
+        if num_chains == 1:
+            return tree
+        return jax.tree.map(lambda x: x.reshape(num_lanes // num_chains, num_chains, *x.shape[1:]).swapaxes(0, 1), tree)
+
+    def gathered(tree: Any, num_lanes: int) -> Any:
+        if num_chains == 1:
+            return tree
+        return jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(num_lanes, *x.shape[2:]), tree)
+
+    def begin(key: PRNGKey, num_lanes: int, hyper: Any) -> Array:
+        return jax.vmap(make_agent(spaces, schedule(hyper, 0.0)).begin)(jax.random.split(key, num_lanes))
+
+    def init(key: PRNGKey, hyper: Any) -> tuple[AgentState, Lanes]:
+        key_agent, key_context = jax.random.split(key)
+        agent = make_agent(spaces, schedule(hyper, 0.0))
+        keys = key_agent if num_chains == 1 else jax.random.split(key_agent, num_chains)
+        return each_chain(agent.init)(keys), Lanes(ring.init(), begin(key_context, num_envs, hyper))
+
+    def act(key, turn, agent_state, lanes, arrival, hyper, progress):
+        agent = make_agent(spaces, schedule(hyper, progress))
+        arrival = arrival._replace(reward=task.transform_reward(jnp.asarray(arrival.reward, jnp.float32)))
+        frames = ring.add(lanes.frames, arrival)
+        key_begin, key_explore = jax.random.split(jax.random.fold_in(key, turn))
+        fresh = jax.vmap(agent.begin)(jax.random.split(key_begin, num_envs))
+        context = jnp.where(jnp.asarray(arrival.is_first), fresh, lanes.context)
+        keys = jax.random.split(key_explore, num_envs)
+        explore = jax.vmap(agent.explore, (0, None, 0, 0, None))
+        chains = each_chain(explore, (0, 0, 0, 0, None))
+        actions = chains(*_with_state(shared((keys, context, ring.newest(frames)), num_envs), agent_state), progress)
+        return Lanes(frames, context), gathered(actions, num_envs)
+
+    def exploit(key, time, agent_state, context, observations, hyper):
+        # The parameters do not depend on progress here, nor does the greedy choice.
+        agent, num_lanes = make_agent(spaces, schedule(hyper, 1.0)), observations.shape[0]
+        padding = -num_lanes % num_chains
+        pad = lambda x: jnp.concatenate([x, jnp.repeat(x[-1:], padding, 0)])
+        keys = jax.random.split(jax.random.fold_in(key, time), num_lanes + padding)
+        lanes = shared((keys, pad(context), pad(observations)), num_lanes + padding)
+        actions = each_chain(jax.vmap(agent.exploit, (0, None, 0, 0)))(*_with_state(lanes, agent_state))
+        return gathered(actions, num_lanes + padding)[:num_lanes]
+
+    def draw(key: PRNGKey, frames: FrameState, progress: Scalar) -> Batch:
+        """The minibatches of a stretch, (stretch, batch_size, ...)."""
+        if not has_priorities:
+            batches = ring.sample(key, frames, stretch * protocol.batch_size, protocol.discount)
+            return jax.tree.map(lambda x: x.reshape(stretch, protocol.batch_size, *x.shape[1:]), batches)
+        # One by one, as the weights of a minibatch are relative to its largest.
+        exponent = protocol.importance_exponent + (1 - protocol.importance_exponent) * progress
+        one = lambda key: ring.sample(key, frames, protocol.batch_size, protocol.discount, exponent)
+        return jax.vmap(one)(jax.random.split(key, stretch))
+
+    def learn(key, count, agent_state, lanes, hyper, progress):
+        agent = make_agent(spaces, schedule(hyper, progress))
+        key_batches, key_updates = jax.random.split(jax.random.fold_in(key, count))
+        frames = lanes.frames
+        num_data = frames.size * num_envs
+
+        def update(state, inputs):
+            key, batch, next_values = inputs
+            priority = () if agent.priorities is None else agent.priorities(key, state, batch, next_values)
+            state, info = agent.update(key, state, batch, num_data, next_values)
+            return state, (info.potential, priority)
+
+        def chain(key_batches, key_updates, state):
+            batches = draw(key_batches, frames, progress)
+            keys = jax.random.split(key_updates, stretch)
+            # The target stands still during a stretch, so it looks at all its minibatches at once.
+            next_values = jax.vmap(agent.look_ahead, (0, None, 0))(keys, state, batches)
+            state, (potentials, priority) = jax.lax.scan(update, state, (keys, batches, next_values))
+            return state, jnp.mean(potentials), (batches.slot, priority)
+
+        if num_chains > 1:
+            key_batches = jax.random.split(key_batches, num_chains)
+            key_updates = jax.random.split(key_updates, num_chains)
+        state, potential, (slot, priority) = each_chain(chain)(key_batches, key_updates, agent_state)
+        ranks = ring.prioritise(frames, slot.ravel(), priority.ravel()).priorities if has_priorities else ()
+        return state, ranks, jnp.mean(potential)
+
+    def sync(agent_state, hyper, progress):
+        return each_chain(make_agent(spaces, schedule(hyper, progress)).sync)(agent_state)
+
+    def is_finite(state: AgentState) -> Array:
+        return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(state.sampler.params)]))
+
+    return Machinery(
+        jax.jit(init),
+        jax.jit(act, donate_argnums=3),
+        jax.jit(learn, donate_argnums=2),
+        jax.jit(sync, donate_argnums=0),
+        jax.jit(exploit),
+        jax.jit(begin, static_argnums=1),
+        jax.jit(is_finite),
+        ring,
+    )
+
+
+def _with_state(lanes: tuple[Any, Any, Any], state: AgentState) -> tuple[Any, ...]:
+    keys, context, observations = lanes
+    return keys, state, context, observations

@@ -1,0 +1,148 @@
+"""External tasks: real games for a few thousand frames, and Gymnasium's environments."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from feelgood.envs.external import ATARI_GAMES, atari, gym_task, vector_task
+from feelgood.replay.frames import Arrival, frame_replay
+from feelgood.training.evaluation import play, stacked
+
+pytest.importorskip("ale_py")
+LANES = 3
+
+
+def random_play(env, num_turns, seed=0):
+    """Yields what random actions lead to: (action, seen, reward, terminated, truncated, info)."""
+    rng = np.random.default_rng(seed)
+    for _ in range(num_turns):
+        action = rng.integers(0, env.single_action_space.n, env.num_envs)
+        yield action, *env.step(action)
+
+
+def test_stacks_of_single_frames_are_those_of_the_emulator_s_own_stacking():
+    """On the same games. The emulator's own stacks begin with black frames, ours with the first frame repeated."""
+    from ale_py.vector_env import AtariVectorEnv
+
+    task = atari("breakout", life_loss=False)
+    ours, theirs = task.make(LANES, True), AtariVectorEnv("breakout", LANES, stack_num=4, reward_clipping=False)
+    replay = frame_replay(40, LANES, task.frame_shape, task.frame_dtype, num_actions=task.num_actions, stack=4)
+    state, whole = replay.init(), theirs.reset(seed=5)[0]
+    frames = ours.reset(seed=5)[0].reshape(LANES, 84, 84)
+    is_first, age, none = np.ones(LANES, bool), np.zeros(LANES, int), np.zeros(LANES)
+    stacks, num_whole, ended = stacked(None, frames, is_first, 4), 0, np.zeros(LANES, bool)
+    for turn, (action, seen, reward, terminated, truncated, _) in enumerate(random_play(ours, 180)):
+        age = np.where(is_first, 0, age + 1)
+        stacks = stacked(stacks, frames, is_first, 4)
+        state = replay.add(state, Arrival(frames, is_first, none.astype(int), none, none.astype(bool)))
+        if turn % 5 == 0 or is_first.any():
+            np.testing.assert_array_equal(replay.newest(state), stacks)
+        for lane in range(LANES):
+            known = min(age[lane], 3) + 1
+            np.testing.assert_array_equal(stacks[lane, -known:], whole[lane, -known:])
+            assert (stacks[lane, :-known] == stacks[lane, -known]).all()
+            num_whole += known == 4
+        whole, reward_theirs, terminated_theirs, _, _ = theirs.step(action)
+        np.testing.assert_array_equal(reward, reward_theirs)
+        np.testing.assert_array_equal(terminated, terminated_theirs)
+        frames, is_first, ended = seen.reshape(LANES, 84, 84), ended, terminated | truncated
+    assert num_whole > 400
+    assert age.min() < 100  # some lane has begun a second episode
+
+
+def test_a_lost_life_ends_an_episode_of_training_but_not_the_game():
+    training, evaluation = (atari("breakout").make(LANES, training) for training in (True, False))
+    training.reset(seed=1)
+    evaluation.reset(seed=1)
+    lives_after, game_overs, games = [], 0, 0
+    for (_, _, _, terminated, _, info), (_, _, _, over, _, _) in zip(
+        random_play(training, 260), random_play(evaluation, 260), strict=True
+    ):
+        assert (terminated | ~over).all()  # the same games: their ends are ends for both
+        lives_after += info["lives"][terminated].tolist()
+        game_overs += int((info["lives"][terminated] == 0).sum())
+        games += int(over.sum())
+    assert set(lives_after) == {0, 1, 2, 3, 4}  # one end for each of five lives, the last one with the game
+    assert game_overs == games > 2
+
+
+def test_learning_sees_the_sign_of_a_reward_and_evaluation_all_of_it():
+    task = atari("pong")
+    np.testing.assert_array_equal(task.transform_reward(np.array([-7.0, 0.0, 300.0])), [-1, 0, 1])
+    np.testing.assert_array_equal(atari("pong", clip_rewards=False).transform_reward(np.array([300.0])), [300])
+    returns, lengths = play(task.make(2, False), task, lambda time, seen: np.zeros(2), seed=0, max_steps=2000)
+    np.testing.assert_array_equal(returns, [-21, -21])  # a full game against one who does nothing
+    assert (lengths > 700).all()
+
+
+def test_pixels_are_scaled_as_asked_and_the_paper_s_are_not_scaled():
+    pixels = np.array([0, 128, 255], np.uint8)
+    np.testing.assert_array_equal(atari("pong").decode(pixels), [0, 128, 255])
+    np.testing.assert_allclose(atari("pong", pixel_scale=1 / 255).decode(pixels), [0, 128 / 255, 1], rtol=1e-6)
+
+
+def test_single_environments_can_begin_anew_and_the_others_go_on():
+    task = atari("freeway")
+    env = task.make(LANES, True)
+    env.reset(seed=0)
+    *_, (_, seen, *_) = random_play(env, 20)
+    anew = np.array([False, True, False])
+    shown = task.reset_lanes(env, anew)
+    assert [np.array_equal(shown[lane], seen[lane]) for lane in range(LANES)] == [True, False, True]
+    info = env.step(np.zeros(LANES, np.int64))[-1]
+    assert info["episode_frame_number"][1] < 50 < info["episode_frame_number"][[0, 2]].min()
+
+
+def test_all_games_of_the_paper_are_there_with_their_minimal_actions():
+    known = {"alien": 18, "freeway": 3, "gravitar": 18, "hero": 18, "pitfall": 18, "qbert": 6, "solaris": 18}
+    assert {game: atari(game).num_actions for game in ATARI_GAMES} == {**known, "venture": 18}
+    assert atari("qbert", full_action_space=True).num_actions == 18
+    assert atari("qbert").observation_shape == (4, 84, 84)
+
+
+def test_gymnasium_s_tasks_have_their_shapes_and_whole_numbers_become_codes():
+    cart = gym_task("CartPole-v1")
+    assert (cart.observation_shape, cart.num_actions, cart.frame_dtype) == ((4,), 2, np.dtype(np.float32))
+    lake = gym_task("FrozenLake-v1", is_slippery=False)
+    assert lake.observation_shape == (16,)
+    env = lake.make(2, True)
+    np.testing.assert_array_equal(env.reset(seed=0)[0], np.eye(16)[[0, 0]])
+    np.testing.assert_array_equal(env.step(np.array([2, 1]))[0], np.eye(16)[[1, 4]])
+
+
+class Continuous(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+
+class Endless(Continuous):
+    action_space = gymnasium.spaces.Discrete(2)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: gym_task("Pendulum-v1"), "env 'Pendulum-v1' must have discrete actions, got Box"),
+        (lambda: gym_task("NoSuchTask-v1"), "env 'NoSuchTask-v1' cannot be made"),
+        (lambda: gym_task("CartPole-v1", vectorization="fast"), "vectorization must be one of 'sync', 'async'"),
+        (lambda: atari("venturre"), "game must be one of .* did you mean 'venture'"),
+        (lambda: atari("venture", sticky=1.5), r"sticky must be in \[0, 1\), got 1.5"),
+        (lambda: atari("venture", pixel_scale=0.0), "pixel_scale must be positive"),
+        (
+            lambda: vector_task(lambda n, t: SyncVectorEnv([Endless] * n, autoreset_mode=AutoresetMode.SAME_STEP)),
+            "must be made with autoreset_mode=AutoresetMode.NEXT_STEP",
+        ),
+    ],
+)
+def test_what_cannot_be_trained_on_is_refused_in_one_sentence(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make()
+
+
+def test_a_missing_rom_is_one_sentence(monkeypatch):
+    import ale_py.roms
+
+    monkeypatch.setattr(ale_py.roms, "get_rom_path", lambda name: None)
+    with pytest.raises(ValueError, match="the ROM of game 'pong' is missing"):
+        atari("pong")

@@ -1,0 +1,358 @@
+"""The loop for external environments, on environments whose every transition can be told from what is seen."""
+
+import dataclasses
+import errno
+import os
+import signal
+import threading
+from functools import partial
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from feelgood import agents
+from feelgood.envs.external import vector_task
+from feelgood.training import host
+from feelgood.training.batch import Interrupted
+from feelgood.training.evaluation import play, stacked
+from feelgood.training.host import train
+from feelgood.training.journal import Journal
+from feelgood.training.machinery import HostProtocol
+
+LENGTHS = (3, 5, 8)
+
+
+class Telling(gymnasium.Env):
+    """Shows (its seed, episode, time, last action); reward 10·time + action; ends by turns as LENGTHS say.
+
+    Every second episode terminates, the others are cut off.
+    """
+
+    def __init__(self):
+        self.observation_space = gymnasium.spaces.Box(-1, 2**20, (4,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(3)
+        self.episode, self.name = -1, 0
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:
+            self.name, self.episode = seed % 1009, -1
+        self.episode, self.time, self.last = self.episode + 1, 0, -1
+        return self.seen(), {}
+
+    def seen(self):
+        return np.array([self.name, self.episode, self.time, self.last], np.float32)
+
+    def step(self, action):
+        reward = 10.0 * self.time + action
+        self.time, self.last = self.time + 1, action
+        end = self.time == LENGTHS[self.episode % 3]
+        return self.seen(), reward, end and self.episode % 2 == 0, end and self.episode % 2 == 1, {}
+
+
+def make(num_envs, training):
+    return SyncVectorEnv([Telling] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+
+
+TASK = vector_task(make, "telling")
+PROTOCOL = HostProtocol(
+    num_steps=240,
+    num_envs=4,
+    num_warmup_steps=24,
+    steps_per_update=8,
+    batch_size=4,
+    capacity=80,
+    n_step=2,
+    discount=0.5,
+    target_period=6,
+    evaluation_period=80,
+    num_evaluation_episodes=2,
+    max_evaluation_steps=20,
+)
+
+
+def make_agent(spaces, hyper):
+    return agents.make_agent("dqn", spaces, {"step_size": hyper["step_size"]}, agents.Options(hidden=(8,)))
+
+
+HYPER = {"step_size": 1e-3}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once():
+    """Runs of one protocol share what is compiled for them."""
+    made, build = {}, host.machinery
+
+    def machinery(task, make_agent, protocol, hyper, schedule):
+        budget = {"num_steps": 1, "evaluation_period": 80}
+        key = (task.reset_lanes, dataclasses.replace(protocol, **budget))
+        if key not in made:
+            made[key] = build(task, make_agent, protocol, hyper, schedule)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host, "machinery", machinery)
+        yield
+
+
+@pytest.fixture(scope="module")
+def finished():
+    """A run that went to its end, with all that it was."""
+    runs = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host._Run, "close", lambda run: runs.append(run))
+        outcome = train(TASK, make_agent, PROTOCOL, HYPER, seed=3)
+    host_run = runs[0]
+    yield outcome, host_run
+    host_run.evaluator.close()
+
+
+def test_what_is_stored_is_what_happened(finished):
+    _, run = finished
+    frames, ring = run.lanes.frames, run.parts.replay
+    slots = np.arange(PROTOCOL.num_rows * PROTOCOL.num_envs)
+    batch = jax.tree.map(np.asarray, ring.take(frames, slots, PROTOCOL.discount))
+    starts = np.asarray(ring.is_start(frames, slots))
+    assert starts.sum() > 40
+    kinds = set()
+    for slot in slots[starts]:
+        name, episode, time, _ = batch.observation[slot]
+        length, terminates = LENGTHS[int(episode) % 3], int(episode) % 2 == 0
+        next_name, next_episode, next_time, last = batch.next_observation[slot]
+        steps = int(next_time - time)
+        assert (next_name, next_episode) == (name, episode)
+        assert 1 <= steps <= 2
+        assert steps == 2 or next_time == length or slot // PROTOCOL.num_envs == (int(frames.head) - 2) % 20
+        first, action = batch.first_observation[slot], batch.action[slot]
+        assert tuple(first) == (name, episode, 0, -1)
+        expected = 10 * time + action + (0.5 * (10 * (time + 1) + last) if steps == 2 else 0)
+        assert batch.return_[slot] == pytest.approx(expected)
+        ends = next_time == length and terminates
+        assert batch.bootstrap_discount[slot] == (0 if ends else 0.5**steps)
+        kinds.add((steps, bool(ends), bool(next_time == length)))
+    assert {(2, False, False), (2, True, True), (2, False, True), (1, True, True), (1, False, True)} <= kinds
+
+
+def test_the_curve_has_a_point_for_every_period_with_returns_that_add_up(finished):
+    outcome, _ = finished
+    assert [point.step for point in outcome.curve] == [0, 80, 160, 240]
+    assert np.isnan(outcome.curve[0].training_return)
+    for point in outcome.curve:
+        # The first episode of an environment has three steps, of reward 0 + 10 + 20 and its actions.
+        assert 30 <= point.return_ <= 36
+        assert point.episode_length == 3
+        assert point.is_finite
+    assert all(point.num_episodes > 5 for point in outcome.curve[1:])
+    assert all(np.isfinite(point.potential) for point in outcome.curve[1:])
+    assert outcome.num_steps == 240
+
+
+def test_gradient_steps_come_in_the_ratio_of_the_protocol(finished):
+    _, run = finished
+    # One for every eight steps, from the warm-up on, which ends with the third block of eight.
+    assert run.counters.gradients == (240 - 24) // 8 + 1
+
+
+def test_seeds_repeat_and_differ(finished):
+    outcome, _ = finished
+    again = train(TASK, make_agent, PROTOCOL, HYPER, seed=3)
+    same = lambda a, b: all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+    assert same(again.agent, outcome.agent)
+    timeless = lambda outcome: [dataclasses.astuple(_Point(point)) for point in outcome.curve]
+    np.testing.assert_array_equal(np.array(timeless(again)), np.array(timeless(outcome)))
+    other = train(TASK, make_agent, PROTOCOL, HYPER, seed=4)
+    assert not same(other.agent.sampler.params, outcome.agent.sampler.params)
+
+
+@dataclasses.dataclass
+class _Point:
+    """All of a point but the time that it took."""
+
+    point: tuple
+
+    def __post_init__(self):
+        self.point = tuple(float(value) for value in self.point._replace(seconds=0.0))
+
+
+class Killed(Exception):
+    pass
+
+
+def test_a_run_that_dies_goes_on_from_its_last_checkpoint_with_agent_replay_and_curve(tmp_path, monkeypatch):
+    saved, checkpoint = [], host._Run._checkpoint
+
+    def watched(run):
+        frames = jax.tree.map(np.array, run.lanes.frames)
+        saved.append((run.counters.turns, jax.tree.map(np.array, run.agent), frames, run.curve.copy()))
+        checkpoint(run)
+
+    def die(point):
+        if point.step >= 160:
+            raise Killed
+
+    monkeypatch.setattr(host._Run, "_checkpoint", watched)
+    settings = {"folder": tmp_path / "run", "label": "telling", "checkpoint_seconds": 0.0}
+    with pytest.raises(Killed):
+        train(TASK, make_agent, PROTOCOL, HYPER, 3, report=die, **settings)
+    turns, agent, frames, curve = saved[-1]
+    assert turns * 4 >= 160
+    # Rows that arrived after the checkpoint have been written by then, as a killed process leaves them.
+    restored, said, begin = [], [], host._Run._reset
+
+    def begun(run):
+        copies = jax.tree.map(np.array, (run.agent, run.lanes.frames))
+        restored.append((run.counters.turns, *copies, run.curve.copy()))
+        return begin(run)
+
+    monkeypatch.setattr(host._Run, "_reset", begun)
+    outcome = train(TASK, make_agent, PROTOCOL, HYPER, 3, say=said.append, **settings)
+    assert said == [f"continuing from step {turns * 4}; the environments begin new episodes"]
+    assert restored[0][0] == turns
+    equal = lambda a, b: [
+        np.testing.assert_array_equal(x, y) for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True)
+    ]
+    equal(restored[0][1], agent)
+    equal(restored[0][2], frames)
+    assert [point.step for point in outcome.curve] == [0, 80, 160, 240]
+    np.testing.assert_array_equal(restored[0][3][:2, :4], curve[:2, :4])
+    assert all(np.isfinite(point.return_) for point in outcome.curve)
+    with pytest.raises(ValueError, match="belongs to another run"):
+        train(TASK, make_agent, PROTOCOL, HYPER, 4, **settings)
+
+
+def test_ctrl_c_leaves_a_checkpoint(tmp_path):
+    def stop(point):
+        if point.step == 80:
+            signal.raise_signal(signal.SIGINT)
+
+    settings = {"folder": tmp_path, "label": "telling"}
+    with pytest.raises(Interrupted):
+        train(TASK, make_agent, PROTOCOL, HYPER, 3, report=stop, **settings)
+    # And a second time, from what was restored.
+    stop_again = lambda point: signal.raise_signal(signal.SIGINT) if point.step == 160 else None
+    with pytest.raises(Interrupted):
+        train(TASK, make_agent, PROTOCOL, HYPER, 3, report=stop_again, **settings)
+    said = []
+    assert len(train(TASK, make_agent, PROTOCOL, HYPER, 3, say=said.append, **settings).curve) == 4
+    assert "continuing from step" in said[0]
+
+
+def test_parameters_that_blow_up_end_the_run_and_are_said_to():
+    protocol = dataclasses.replace(PROTOCOL, num_steps=480)
+    outcome = train(TASK, make_agent, protocol, {"step_size": 1e30}, 0)
+    assert not outcome.curve[-1].is_finite
+    assert np.isnan(outcome.curve[-1].return_)
+    assert outcome.curve[-1].step < 480
+
+
+def test_several_chains_are_different_draws_that_share_the_environments():
+    protocol = dataclasses.replace(PROTOCOL, num_chains=2, num_steps=80)
+    outcome = train(TASK, make_agent, protocol, HYPER, 0)
+    for leaf in jax.tree.leaves(outcome.agent.sampler.params):
+        assert leaf.shape[0] == 2
+        assert not np.array_equal(leaf[0], leaf[1])
+    assert len(outcome.curve) == 2
+
+
+def test_environments_begin_anew_at_times_of_their_own(monkeypatch):
+    """Without it, environments that start alike stay alike."""
+    begun = []
+
+    def reset_lanes(env, mask):
+        begun.append(mask.copy())
+        for lane in np.flatnonzero(mask):
+            env.envs[lane].reset()
+        return np.stack([each.unwrapped.seen() for each in env.envs])
+
+    runs = []
+    monkeypatch.setattr(host._Run, "close", lambda run: (runs.append(run), run.evaluator.close()))
+    protocol = dataclasses.replace(PROTOCOL, num_steps=80, num_stagger_turns=8, n_step=1)
+    train(TASK._replace(reset_lanes=reset_lanes), make_agent, protocol, HYPER, 0)
+    assert [np.flatnonzero(mask).tolist() for mask in begun] == [[1], [2], [3]]
+    frames, ring = runs[0].lanes.frames, runs[0].parts.replay
+    slots = np.arange(80)
+    batch, starts = jax.tree.map(np.asarray, ring.take(frames, slots, 0.5)), np.asarray(ring.is_start(frames, slots))
+    assert (batch.next_observation[starts, 1] == batch.observation[starts, 1]).all()
+    assert (batch.first_observation[starts, 2] == 0).all()
+
+
+def test_an_episode_is_played_to_its_end_and_rewards_are_counted_once():
+    env = make(3, False)
+    returns, lengths = play(env, TASK, lambda time, seen: np.full(3, time % 3), seed=0, max_steps=50)
+    np.testing.assert_array_equal(returns, np.full(3, 0 + 10 + 20 + 0 + 1 + 2))
+    np.testing.assert_array_equal(lengths, np.full(3, 3))
+    cut, _ = play(env, TASK, lambda time, seen: np.zeros(3), seed=0, max_steps=2)
+    np.testing.assert_array_equal(cut, np.full(3, 10))
+
+
+def test_stacks_move_on_and_begin_anew():
+    frames = lambda *values: np.array(values, np.uint8)[:, None]
+    stacks = stacked(None, frames(1, 5), np.ones(2, bool), 3)
+    np.testing.assert_array_equal(stacks[..., 0], [[1, 1, 1], [5, 5, 5]])
+    stacks = stacked(stacks, frames(2, 6), np.array([False, True]), 3)
+    np.testing.assert_array_equal(stacks[..., 0], [[1, 1, 2], [6, 6, 6]])
+
+
+def test_a_full_disk_is_one_sentence_before_the_run_and_during_it(tmp_path, monkeypatch):
+    full = partial(OSError, errno.ENOSPC, "No space left on device")
+
+    def refuse(*arguments):
+        raise full()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", refuse)
+        with pytest.raises(OSError, match=r"no room for the replay of .* GB .* smaller capacity"):
+            Journal(tmp_path / "a", "x", 10, 2, np.zeros((4, 4)))
+        assert not (tmp_path / "a" / "frames.bin").exists()
+    journal = Journal(tmp_path / "b", "x", 10, 2, np.zeros((4, 4)))
+    with monkeypatch.context() as patch:
+        done = threading.Event()
+
+        def refuse_and_tell(*arguments):
+            done.set()
+            raise full()
+
+        patch.setattr(os, "pwrite", refuse_and_tell)
+        journal.row(0, np.zeros((4, 4)))
+        assert done.wait(10)
+        write_on = lambda: [journal.row(1, np.zeros((4, 4))) for _ in range(100)]
+        with pytest.raises(OSError, match=r"cannot be kept .* No space left"):
+            write_on()
+    journal.close()
+
+
+def test_any_error_of_the_journal_is_heard_of_and_nothing_hangs(tmp_path, monkeypatch):
+    journal = Journal(tmp_path, "x", 10, 2, np.zeros((4, 4)))
+    monkeypatch.setattr(os, "pwrite", lambda *arguments: 1 / 0)
+    write_on = lambda: [journal.row(i, np.zeros((4, 4))) for i in range(200)]
+    with pytest.raises(OSError, match="cannot be kept"):
+        write_on()
+    journal.close()
+
+
+def test_a_checkpoint_without_its_frames_is_refused(tmp_path):
+    for lost in (False, True):
+        journal = Journal(tmp_path, "x", 10, 2, np.zeros((4, 4)))
+        if lost:
+            with pytest.raises(ValueError, match="has lost its frames"):
+                journal.restore((np.zeros(3),))
+        else:
+            journal.checkpoint((np.ones(3),), [])
+        journal.close()
+        (tmp_path / "frames.bin").unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"num_chains": 3}, "num_envs"),
+        ({"capacity": 20}, "capacity"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"evaluation_period": 2}, "evaluation_period"),
+    ],
+)
+def test_protocols_that_make_no_sense_are_refused(change, named):
+    with pytest.raises(ValueError, match=named):
+        dataclasses.replace(PROTOCOL, **change)

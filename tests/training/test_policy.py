@@ -1,0 +1,342 @@
+"""Policies: against the network written out in NumPy, games played by hand, and files that were tampered with."""
+
+import hashlib
+import io
+import json
+import re
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from PIL import Image
+
+from feelgood.agents import ZOO, Options, Spaces
+from feelgood.envs.external import gym_task, vector_task
+from feelgood.training.evaluation import policy_of
+from feelgood.training.policy import Origin, Policy, find_policy, load_policy, make_task, save_policy, zoo_agent
+
+LENGTH = 6
+
+
+class Line(gymnasium.Env):
+    """A point on a line that starts at random; action a moves it by a − 1 and pays its place and the action."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+    observation_space = gymnasium.spaces.Box(-9, 9, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def __init__(self, render_mode=None, scale=1.0):
+        self.render_mode, self.scale = render_mode, scale
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.time = float(self.np_random.integers(-2, 3)), 0
+        return self.seen(), {}
+
+    def seen(self):
+        return np.float32([self.place, self.time])
+
+    def step(self, action):
+        self.place, self.time = self.place + float(action) - 1, self.time + 1
+        return self.seen(), self.scale * (self.place + 0.1 * action), self.time == LENGTH, False, {}
+
+    def render(self):
+        return np.full((4, 5, 3), 20 * (self.time + 1), np.uint8)
+
+
+gymnasium.register("feelgood-tests/Line-v0", Line)
+
+
+class Images(gymnasium.Env):
+    """Shows a grey image, brighter from step to step; has no rendering."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (100, 50), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.time = 0
+        return np.zeros((100, 50), np.uint8), {}
+
+    def step(self, action):
+        self.time += 1
+        return np.full((100, 50), 40 * self.time, np.uint8), 1.0, self.time == 4, False, {}
+
+
+def own(env):
+    """A task that only this file can make."""
+    make = lambda n, training: SyncVectorEnv([env] * n, autoreset_mode=AutoresetMode.NEXT_STEP)
+    return vector_task(make, env.__name__)
+
+
+def untrained(agent="dqn", task=None, origin=None, seeds=(0,), hidden=(4,)):
+    """A policy of random weights, scaled so that its choices depend on what it sees; a chain for each seed."""
+    origin = origin or Origin("gym", "feelgood-tests/Line-v0")
+    task, options = task or make_task(origin), Options(hidden=hidden, num_members=3)
+    make = zoo_agent(agent, options)
+    one = make(Spaces(task.observation_shape, task.num_actions, task.decode), ZOO[agent].hyper)
+    states = [policy_of(one.init(jax.random.key(seed))) for seed in seeds]
+    states = [jax.tree.map(lambda leaf: 3 * leaf, state) for state in states]
+    state = states[0] if len(seeds) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    return Policy(task, make, ZOO[agent].hyper, state, agent, origin, options, len(seeds))
+
+
+def greedy(state, observation):
+    """The action of an MLP, written out."""
+    x = np.asarray(observation, np.float64)
+    *hidden, last = state.sampler.params.layers
+    for layer in hidden:
+        x = np.maximum(x @ np.asarray(layer.weight, np.float64) + np.asarray(layer.bias, np.float64), 0)
+    return np.argmax(x @ np.asarray(last.weight, np.float64) + np.asarray(last.bias, np.float64), -1)
+
+
+def played(act, places):
+    """Returns of `Line` by hand, from each starting place."""
+    returns = []
+    for place in places:
+        total = 0.0
+        for time in range(LENGTH):
+            action = act(np.float32([place, time]))
+            place += action - 1
+            total += place + 0.1 * action
+        returns.append(total)
+    return np.array(returns)
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return untrained()
+
+
+@pytest.fixture
+def folder(tmp_path, policy):
+    save_policy(tmp_path / "kept", policy)
+    return tmp_path / "kept"
+
+
+def test_a_policy_takes_the_best_action_of_its_network_one_by_one_and_in_a_batch(policy):
+    observations = np.random.default_rng(0).uniform(-4, 4, (40, 2)).astype(np.float32)
+    expected = greedy(policy.state, observations)
+    assert len({*expected}) > 1
+    np.testing.assert_array_equal(policy(observations), expected)
+    assert policy(observations[3]).shape == ()
+    assert [int(policy(each)) for each in observations[:5]] == expected[:5].tolist()
+    with pytest.raises(ValueError, match=r"observation must have shape \(2,\), or a batch of them, got shape \(3,\)"):
+        policy(np.zeros(3))
+    with pytest.raises(ValueError, match="got shape"):
+        policy(np.zeros((2, 2, 2)))
+
+
+def test_an_evaluation_is_what_the_policy_would_earn_by_hand(policy):
+    possible = played(lambda seen: greedy(policy.state, seen), range(-2, 3))
+    returns = policy.evaluate(30, seed=1)
+    assert returns.shape == (30,)
+    gaps = np.abs(returns[:, None] - possible)
+    assert np.all(gaps.min(1) < 1e-5)
+    assert len({*gaps.argmin(1)}) == 5
+    np.testing.assert_array_equal(policy.evaluate(30, seed=1), returns)
+    assert not np.array_equal(policy.evaluate(30, seed=2), returns)
+    # One step from any place pays the place arrived at, and a tenth of the action.
+    first = [place + greedy(policy.state, [place, 0]) * 1.1 - 1 for place in range(-2, 3)]
+    assert np.all(np.abs(policy.evaluate(10, max_steps=1)[:, None] - first).min(1) < 1e-5)
+
+
+def test_lanes_follow_the_chains_in_turn():
+    several = untrained(seeds=(0, 1))
+    alone = [untrained(seeds=(seed,)) for seed in (0, 1)]
+    observations = np.random.default_rng(0).uniform(-4, 4, (9, 2)).astype(np.float32)
+    choices = np.array([greedy(each.state, observations) for each in alone])
+    assert np.any(choices[0] != choices[1])
+    np.testing.assert_array_equal(several(observations), choices[np.arange(9) % 2, np.arange(9)])
+
+
+def test_a_member_of_an_ensemble_is_drawn_by_the_seed():
+    policy = untrained("bootstrapped_dqn", hidden=(3,))
+    observations = np.random.default_rng(0).uniform(-4, 4, (20, 2)).astype(np.float32)
+    chosen = [policy(observations, seed=seed).tolist() for seed in (0, 1, 0)]
+    assert chosen[0] == chosen[2] != chosen[1]
+
+
+def test_what_was_saved_comes_back(policy, folder):
+    assert sorted(path.name for path in folder.iterdir()) == ["policy.json", "policy.npz"]
+    loaded = load_policy(folder)
+    assert (loaded.agent, loaded.origin, loaded.options) == ("dqn", policy.origin, policy.options)
+    assert loaded.hyper == policy.hyper
+    assert jax.tree.structure(loaded.state) == jax.tree.structure(policy.state)
+    jax.tree.map(np.testing.assert_array_equal, loaded.state, policy.state)
+    np.testing.assert_array_equal(loaded.evaluate(4), policy.evaluate(4))
+    about = json.loads((folder / "policy.json").read_text())
+    assert about["versions"]["gymnasium"] == gymnasium.__version__
+    with np.load(folder / "policy.npz") as arrays:
+        first = policy.state.sampler.params.layers[0].weight
+        np.testing.assert_array_equal(arrays["sampler/params/layers/0/weight"], first)
+
+
+def test_chains_and_settings_of_the_task_come_back(tmp_path):
+    origin = Origin("gym", "feelgood-tests/Line-v0", {"scale": 2.0})
+    save_policy(tmp_path, untrained(origin=origin, seeds=(0, 1)))
+    loaded = load_policy(tmp_path)
+    assert loaded.num_chains == 2
+    assert loaded.origin == origin
+    plain = untrained(seeds=(0, 1))
+    np.testing.assert_allclose(loaded.evaluate(6), 2 * plain.evaluate(6), rtol=1e-6)
+
+
+def test_a_policy_is_found_in_its_run(tmp_path, policy):
+    with pytest.raises(ValueError, match="holds no policy: there is no such folder"):
+        find_policy(tmp_path / "none")
+    with pytest.raises(ValueError, match=r"holds no policy: no policy\.json lies there"):
+        find_policy(tmp_path)
+    (tmp_path / "manifest.json").write_text(json.dumps({"study": "train", "spec": {}, "finished": False}))
+    with pytest.raises(ValueError, match=r"holds no policy yet: its run is unfinished \(feelgood resume"):
+        find_policy(tmp_path)
+    save_policy(tmp_path / "policy" / "seed-1", policy)
+    assert find_policy(tmp_path) == tmp_path / "policy" / "seed-1"
+    save_policy(tmp_path / "policy" / "seed-2", policy)
+    with pytest.raises(ValueError, match=r"holds several policies; choose one of .*seed-1, .*seed-2"):
+        find_policy(tmp_path)
+    save_policy(tmp_path / "policy", policy)
+    assert find_policy(tmp_path) == find_policy(tmp_path / "policy") == tmp_path / "policy"
+
+
+def tamper(folder, **changes):
+    about = json.loads((folder / "policy.json").read_text())
+    (folder / "policy.json").write_text(json.dumps({**about, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": 2}, "has format 2, this version of feelgood reads 1"),
+        ({"agent": "dnq"}, "did you mean 'dqn'?"),
+        ({"agent": None}, "must hold a str as 'agent', got None"),
+        ({"hyper": {"step_size": "fast"}}, "policy.json holds what does not fit"),
+        ({"hyper": {"step_size": 0.1}}, "does not fit agent 'dqn': it lacks adam_epsilon"),
+        ({"options": {"hidden": [4], "wide": True}}, "wide"),
+        ({"options": {"hidden": 4}}, "policy.json holds what does not fit"),
+        ({"options": {"hidden": [5]}}, "expected float32(2, 5)"),
+        ({"options": {"hidden": [4, 4]}}, "does not fit its agent: arrays differ, such as sampler/params/layers/2"),
+        ({"task": {"kind": "gym"}}, "policy.json holds what does not fit"),
+        ({"task": {"kind": "shell", "name": "x", "settings": {}}}, "kind of task must be one of 'gym', 'atari'"),
+        ({"task": {"kind": "gym", "name": "Line-v7", "settings": {}}}, "env 'Line-v7' cannot be made"),
+        (
+            {"task": {"kind": "gym", "name": "no_such:X-v0", "settings": {}}},
+            "cannot be made: No module named 'no_such'",
+        ),
+        ({"task": {"kind": "gym", "name": "CartPole-v1", "settings": {}}}, "expected float32(4, 4)"),
+        ({"task": {"kind": "gym", "name": "CartPole-v1", "settings": {"wheels": 3}}}, "wheels"),
+        ({"num_chains": 0}, "num_chains must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_a_description_that_does_not_fit_gives_one_sentence(folder, changes, message):
+    tamper(folder, **changes)
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        load_policy(folder)
+    assert "\n" not in str(caught.value)
+
+
+class Bomb:
+    """What a pickle would run when it is read."""
+
+    def __reduce__(self):
+        return exec, ("raise SystemExit('code was run')",)
+
+
+def test_damaged_arrays_give_one_sentence_and_no_code_is_run(folder):
+    whole = (folder / "policy.npz").read_bytes()
+    hostile = io.BytesIO()
+    np.savez(hostile, **{"sampler/params/layers/0/weight": np.array([Bomb()], object)})
+    for data in (whole[:-40], b"", whole[:100] + b"x" + whole[101:], hostile.getvalue()):
+        (folder / "policy.npz").write_bytes(data)
+        with pytest.raises(
+            ValueError, match=r"cannot be read: policy\.npz is not the file that policy\.json speaks of"
+        ):
+            load_policy(folder)
+        tamper(folder, arrays=hashlib.sha256(data).hexdigest())
+        with pytest.raises(ValueError, match=r"policy .* (cannot be read|does not fit)"):
+            load_policy(folder)
+    (folder / "policy.npz").unlink()
+    with pytest.raises(ValueError, match=r"cannot be read: .*No such file"):
+        load_policy(folder)
+    (folder / "policy.json").write_text("{")
+    with pytest.raises(ValueError, match=r"policy\.json cannot be read"):
+        load_policy(folder)
+
+
+def test_what_is_your_own_must_be_given_again(tmp_path, policy):
+    task = own(Line)
+    mine = Policy(task, policy.make_agent, policy.hyper, policy.state, origin=Origin("own", "Line"))
+    save_policy(tmp_path, mine)
+    with pytest.raises(ValueError, match="is of an agent of your own; give load_policy its make_agent"):
+        load_policy(tmp_path)
+    with pytest.raises(ValueError, match="is of a task of your own; give load_policy its task"):
+        load_policy(tmp_path, make_agent=policy.make_agent)
+    loaded = load_policy(tmp_path, make_agent=policy.make_agent, task=task)
+    np.testing.assert_array_equal(loaded.evaluate(3), policy.evaluate(3))
+
+
+def test_settings_that_cannot_be_written_down_are_named(tmp_path, policy):
+    odd = Origin("gym", "feelgood-tests/Line-v0", {"scale": 1j})
+    mine = Policy(policy.task, policy.make_agent, policy.hyper, policy.state, "dqn", odd)
+    with pytest.raises(ValueError, match="settings of env 'feelgood-tests/Line-v0' cannot be written down"):
+        save_policy(tmp_path / "new", mine)
+    assert not (tmp_path / "new").exists()
+
+
+def frames_of(path):
+    film = Image.open(path)
+    assert film.format == "GIF"
+    found = []
+    for i in range(film.n_frames):
+        film.seek(i)
+        found.append((film.size, film.info["duration"], np.asarray(film.convert("RGB"))))
+    return found
+
+
+def test_a_film_shows_what_the_environment_renders_and_says_what_was_earned(tmp_path, policy):
+    earned = policy.record(tmp_path / "new" / "line.gif", seed=3, frames_per_second=20)
+    frames = frames_of(tmp_path / "new" / "line.gif")
+    assert [(size, duration) for size, duration, _ in frames] == [((5, 4), 50)] * (LENGTH + 1)
+    for time, (_, _, pixels) in enumerate(frames):
+        assert np.all(np.abs(pixels.astype(int) - 20 * (time + 1)) <= 4)
+    assert np.abs(played(lambda seen: greedy(policy.state, seen), range(-2, 3)) - earned).min() < 1e-5
+    twice = untrained(origin=Origin("gym", "feelgood-tests/Line-v0", {"scale": 2.0}))
+    assert twice.record(tmp_path / "twice.gif", seed=3) == pytest.approx(2 * earned)
+    policy.record(tmp_path / "short.gif", max_steps=2)
+    assert len(frames_of(tmp_path / "short.gif")) == 3
+
+
+def test_a_film_of_images_shows_what_the_agent_sees_enlarged(tmp_path):
+    policy = untrained(task=own(Images), origin=Origin("own", "Images"))
+    assert policy.record(tmp_path / "grey.gif") == 4
+    frames = frames_of(tmp_path / "grey.gif")
+    assert [size for size, _, _ in frames] == [(150, 300)] * 5
+    assert [round(pixels.mean() / 40) for _, _, pixels in frames] == [0, 1, 2, 3, 4]
+
+
+def test_a_task_without_pictures_cannot_be_filmed(tmp_path, policy):
+    blind = untrained(task=own(Line), origin=Origin("own", "Line"))
+    with pytest.raises(ValueError, match="env 'Line' cannot be filmed: it has no render_mode 'rgb_array', nor shows"):
+        blind.record(tmp_path / "line.gif")
+    with pytest.raises(ValueError, match=r"path of a film must end in \.gif, got 'line\.mp4'"):
+        policy.record("line.mp4")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_episodes": 0}, "num_episodes must be a whole number of at least 1, got 0"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"max_steps": 0}, "max_steps must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_an_evaluation_of_nothing_is_refused(policy, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        policy.evaluate(**arguments)
+
+
+def test_the_task_of_an_origin_is_that_of_its_name():
+    assert make_task(Origin("gym", "CartPole-v1")).name == gym_task("CartPole-v1").name == "CartPole-v1"

@@ -39,6 +39,12 @@ STUDIES = {
         "the longest N-chain each agent solves, at two budgets",
         "--agents fg_ulmcdqn dqn --lengths 25 50 100 --budgets fixed",
     ),
+    "sweep": Study(
+        "feelgood.studies.sweep",
+        "SweepStudy",
+        "every point of a grid for one agent, the winner measured on fresh seeds",
+        "--agent dqn --grid step_size=1e-2,1e-3",
+    ),
     "regret": Study(
         "feelgood.studies.regret",
         "RegretStudy",
@@ -50,6 +56,12 @@ STUDIES = {
         "SamplersStudy",
         "every sampler on one feel-good posterior, drawn (a minute)",
         "--num-chains 500 --output runs/drawn",
+    ),
+    "atari": Study(
+        "feelgood.studies.atari",
+        "AtariStudy",
+        "eight hard Atari games, beside the paper's scores and published curves",
+        "--preset paper --games venture --agents fg_ulmcdqn ulmcdqn --num-frames 10000000 --num-seeds 3",
     ),
 }
 

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from feelgood.studies import frontier
+from feelgood.studies.engine import carry_out, local
 from feelgood.studies.frontier import FrontierStudy
 
 
@@ -32,31 +33,14 @@ def test_one_budget_stays_and_the_other_grows_in_proportion_beyond_a_hundred_sta
     assert [study.steps("growing", n) for n in (25, 100, 150, 500)] == [100_000, 100_000, 150_000, 500_000]
 
 
-def cells_with(num_good):
-    """Stands in for `run_cell`: of ten seeds, `num_good[length]` score 9 and the others just less."""
-    calls = []
+def cells_with(fake_runs, num_good):
+    """Of ten seeds, `num_good[length]` score 9 and the others just less; returns the cells that are run."""
 
-    def cell(output, length, agent, stage, points, seeds, progress, *, num_steps):
-        calls.append((agent, length, num_steps))
-        assert points == [{}]
-        rows = [
-            {
-                "seed": seed,
-                "step": step,
-                "return": 9.0 if seed < num_good[length] else 8.99,
-                "episodes": 1,
-                "successes": 0,
-                "first_success": -1,
-                "finite": True,
-                "length": length,
-                "agent": agent,
-            }
-            for seed in seeds
-            for step in (0, 1000)
-        ]
-        return pd.DataFrame(rows)
+    def score(cell, point, seed):
+        assert point == {}
+        return 9.0 if seed < num_good[int(cell.environment.removeprefix("nchain-"))] else 8.99
 
-    return cell, calls
+    return fake_runs(score)
 
 
 @pytest.mark.parametrize(
@@ -68,26 +52,29 @@ def cells_with(num_good):
     ],
 )
 def test_a_length_is_held_by_eight_seeds_in_ten_and_two_failures_in_a_row_are_the_end(
-    monkeypatch, tmp_path, num_good, tried, held
+    fake_runs, tmp_path, num_good, tried, held
 ):
-    cell, calls = cells_with(num_good)
-    monkeypatch.setattr(frontier, "run_cell", cell)
-    study = FrontierStudy(agents=("dqn",), lengths=tuple(num_good), num_seeds=10, output=tmp_path)
-    rows = pd.concat(frontier.follow(study, "dqn", "fixed", None))
-    assert [length for _, length, _ in calls] == rows["length"].tolist() == tried
+    ran = cells_with(fake_runs, num_good)
+    study = FrontierStudy(agents=("dqn",), lengths=tuple(num_good), num_seeds=10)
+    ((*rows,),) = carry_out([frontier.plan(study, "dqn", "fixed")], tmp_path, local(tmp_path, None))
+    rows = pd.concat(rows)
+    assert [cell.environment for cell in ran] == [f"nchain-{length}" for length in tried]
+    assert rows["length"].tolist() == tried
     assert rows["held"].tolist() == held
     assert rows["seeds_at_9"].tolist() == [num_good[n] for n in tried]
 
 
-def test_a_study_writes_its_table_and_figure_for_both_budgets(monkeypatch, tmp_path):
-    cell, calls = cells_with({50: 10, 200: 9})
-    monkeypatch.setattr(frontier, "run_cell", cell)
+def test_a_study_writes_its_table_and_figure_for_both_budgets(fake_runs, tmp_path):
+    ran = cells_with(fake_runs, {50: 10, 200: 9})
     study = FrontierStudy(agents=("dqn", "lmcdqn"), lengths=(50, 200), num_seeds=10, output=tmp_path)
     shown = []
     paths = frontier.run(study, report=shown.append)
-    assert set(calls) == {
-        (a, n, s) for a in ("dqn", "lmcdqn") for n, s in ((50, 100_000), (200, 100_000), (200, 200_000))
-    }
+    # At N = 50 both budgets are the same, and run once.
+    assert sorted((cell.agent, cell.environment, cell.num_steps) for cell in ran) == [
+        (agent, f"nchain-{length}", num_steps)
+        for agent in ("dqn", "lmcdqn")
+        for length, num_steps in ((200, 100_000), (200, 200_000), (50, 100_000))
+    ]
     table = pd.read_csv(tmp_path / "frontier.csv")
     assert table["budget"].tolist() == ["fixed"] * 4 + ["growing"] * 4
     assert {path.name for path in paths} == {"frontier.csv", "frontier.png", "frontier.pdf"}

@@ -11,8 +11,10 @@ import pytest
 
 import feelgood.training
 from feelgood.agents import ZOO
-from feelgood.studies import nchain
-from feelgood.studies.nchain import FIRST_TUNING_SEED, GRIDS, NChainStudy
+from feelgood.studies import cells, nchain
+from feelgood.studies.cells import FIRST_TUNING_SEED, Cell
+from feelgood.studies.engine import carry_out, local
+from feelgood.studies.nchain import GRIDS, NChainStudy
 from feelgood.training import Curves, Protocol, Record
 
 
@@ -47,7 +49,9 @@ def test_what_is_given_replaces_the_preset_and_the_rest_stays():
     assert study.lengths == (10,)
     rest = {name: value for name, value in nchain._PRESETS["paper"].items() if name != "lengths"}
     assert {name: getattr(study, name) for name in rest} == rest
-    assert study.agents == tuple(name for name in GRIDS if name != "steady_fg_ulmcdqn")
+    ours = ("steady_fg_ulmcdqn", "prioritized_dqn", "c51", "iqn")
+    assert study.agents == tuple(name for name in GRIDS if name not in ours)
+    assert len(study.agents) == 9
 
 
 SILENT = SimpleNamespace(task=lambda name, total: contextlib.nullcontext(lambda progress: None))
@@ -71,101 +75,105 @@ def test_a_folder_of_another_study_is_refused_and_left_as_it_is(tmp_path, manife
 GRID = {"step_size": (1.0, 2.0, 3.0), "friction": (0.1, 0.2)}
 
 
-def fake_cells(score):
-    """Stands in for `_cell`: returns of a point and seed are `score(point, seed)` after training and 100 before."""
-    calls = []
-
-    def cell(study, length, agent, stage, points, seeds, progress):
-        calls.append((stage, [dict(point) for point in points], list(seeds)))
-        rows = [
-            {"point": i, "seed": seed, "step": step, "return": score(point, seed) if step else 100.0}
-            for i, point in enumerate(points)
-            for seed in seeds
-            for step in (0, 1000)
-        ]
-        return pd.DataFrame(rows)
-
-    return cell, calls
+def carried_out(plan, folder):
+    """The result of one plan."""
+    (result,) = carry_out([plan], folder, local(folder, SILENT))
+    return result
 
 
-def test_tuning_halves_on_seeds_that_reporting_never_sees(monkeypatch):
+def test_tuning_halves_on_seeds_that_reporting_never_sees(fake_runs, monkeypatch, tmp_path):
     # Friction 0.2 looks best on the first tuning seeds and is not; step size 2 is truly better.
-    def score(point, seed):
+    def score(cell, point, seed):
         early = 5.0 * (point["friction"] == 0.2) if seed < FIRST_TUNING_SEED + 2 else 0.0
         return early + 3.0 * (point["step_size"] == 2.0) + 1.0 * (point["friction"] == 0.1)
 
-    cell, calls = fake_cells(score)
-    monkeypatch.setattr(nchain, "_cell", cell)
-    monkeypatch.setitem(GRIDS, "dqn", GRID)
-    study = NChainStudy(agents=("dqn",), tuning_seeds=(2, 6), num_kept=4, num_seeds=50)
-    table = nchain._tune(study, 25, "dqn", None)
-    (first, points, first_seeds), (second, kept, second_seeds) = calls
-    assert (first, second) == ("tune-0", "tune-1")
-    assert len(points) == 6
-    assert len(kept) == 4
+    ran = fake_runs(score)
+    monkeypatch.setitem(GRIDS, "ulmcdqn", GRID)
+    study = NChainStudy(agents=("ulmcdqn",), tuning_seeds=(2, 6), num_kept=4, num_seeds=50)
+    curves, table = carried_out(nchain.plan(study, 25, "ulmcdqn"), tmp_path)
+    first, second, report = ran
+    assert [cell.stage for cell in ran] == ["tune-0", "tune-1", "report"]
+    assert len(first.points) == 6
+    assert len(second.points) == 4
     # On the first seeds: (2, .2) 8, (1, .2) and (3, .2) 5, (2, .1) 4, the others 1.
-    assert {(point["step_size"], point["friction"]) for point in kept} == {(2, 0.2), (1, 0.2), (3, 0.2), (2, 0.1)}
+    kept = {(point["step_size"], point["friction"]) for point in second.points}
+    assert kept == {(2, 0.2), (1, 0.2), (3, 0.2), (2, 0.1)}
     # On all eight: (2, .1) 4, (2, .2) 3 + 2·5/8 = 4.25.
-    assert nchain._best(table, GRID) == {"step_size": 2.0, "friction": 0.2}
+    assert nchain.best(table, GRID) == report.points[0] == {"step_size": 2.0, "friction": 0.2}
     scores = table.set_index(["step_size", "friction"])["score"]
-    assert scores[2.0, 0.2] == pytest.approx(4.25)
     assert scores[2.0, 0.1] == pytest.approx(4.0)
-    assert table.set_index(["step_size", "friction"])["count"].tolist() == [2, 8, 8, 8, 2, 8]
-    assert set(first_seeds).isdisjoint(second_seeds)
-    assert set(range(study.num_seeds)).isdisjoint([*first_seeds, *second_seeds])
+    assert scores[2.0, 0.2] == pytest.approx(4.25)
+    counts = table.set_index(["step_size", "friction"])["count"]
+    assert sorted(counts) == [2, 2, 8, 8, 8, 8]
+    # The scores of (2, .2) are 8, 8, 3, 3, 3, 3, 3, 3.
+    errors = table.set_index(["step_size", "friction"])["error"]
+    assert errors[2.0, 0.2] == pytest.approx(np.std([8, 8] + [3] * 6, ddof=1) / np.sqrt(8))
+    first_seeds, second_seeds, report_seeds = (set(cell.seeds) for cell in ran)
+    assert (len(first_seeds), len(second_seeds)) == (2, 6)
+    assert report_seeds == set(range(50))
+    assert not first_seeds & second_seeds
+    assert not (first_seeds | second_seeds) & report_seeds
+    assert (table["length"] == 25).all()
+    assert (table["agent"] == "ulmcdqn").all()
+    assert curves[0]["step_size"].unique() == [2.0]
+
+
+def test_the_seeds_in_the_manifest_are_those_of_the_runs(fake_runs, monkeypatch, tmp_path):
+    ran = fake_runs(lambda cell, point, seed: point["step_size"])
+    monkeypatch.setitem(GRIDS, "dqn", {"step_size": (1.0, 2.0)})
+    nchain.run(NChainStudy(agents=("dqn",), tuning_seeds=(2, 3), num_seeds=4, output=tmp_path), report=lambda _: None)
+    told = json.loads((tmp_path / "manifest.json").read_text())["seeds"]
+    stages = {"reporting": "report", "tuning, round 1": "tune-0", "tuning, round 2": "tune-1"}
+    assert told.keys() == stages.keys()
+    used = {cell.stage: list(cell.seeds) for cell in ran}
+    for use, seeds in told.items():
+        assert used[stages[use]] == list(range(seeds["first"], seeds["first"] + seeds["count"]))
 
 
 def test_the_winner_is_the_best_of_those_that_survived_every_round():
     table = pd.DataFrame(
         {"step_size": [1.0, 2.0, 3.0], "friction": [0.1, 0.1, 0.1], "count": [4, 16, 16], "score": [9.9, 3.0, 4.0]}
     )
-    assert nchain._best(table, GRID) == {"step_size": 3.0, "friction": 0.1}
+    assert nchain.best(table, GRID) == {"step_size": 3.0, "friction": 0.1}
 
 
-def test_the_untrained_network_has_no_say_in_tuning(monkeypatch):
-    cell, _ = fake_cells(lambda point, seed: point["step_size"])
-    monkeypatch.setattr(nchain, "_cell", cell)
+def test_the_reporting_seeds_run_with_the_point_that_tuning_chose(fake_runs, monkeypatch, tmp_path):
+    # On the tuning seeds 2 wins although 1 would on the reporting seeds.
+    ran = fake_runs(lambda cell, point, seed: point["step_size"] * (1 if seed >= FIRST_TUNING_SEED else -1))
     monkeypatch.setitem(GRIDS, "dqn", {"step_size": (1.0, 2.0)})
-    table = nchain._tune(NChainStudy(agents=("dqn",), tuning_seeds=(2,)), 25, "dqn", None)
-    assert table["score"].tolist() == [1.0, 2.0]
+    study = NChainStudy(agents=("dqn",), tuning_seeds=(2, 2), num_kept=1, num_seeds=3)
+    carried_out(nchain.plan(study, 25, "dqn"), tmp_path)
+    assert [(cell.stage, cell.points) for cell in ran[1:]] == [
+        ("tune-1", [{"step_size": 2.0}]),
+        ("report", [{"step_size": 2.0}]),
+    ]
 
 
-def test_the_reporting_seeds_run_with_the_point_that_tuning_chose(monkeypatch, tmp_path):
-    cell, calls = fake_cells(
-        lambda point, seed: -point["step_size"] if seed >= FIRST_TUNING_SEED else point["step_size"]
-    )
-    monkeypatch.setattr(nchain, "_cell", cell)
-    monkeypatch.setitem(GRIDS, "dqn", {"step_size": (1.0, 2.0)})
-    study = NChainStudy(agents=("dqn",), tuning_seeds=(2, 2), num_seeds=3, output=tmp_path)
-    with pytest.raises(KeyError):  # the stand-in's tables are too poor for a summary
-        nchain.run(study)
-    # Small steps win on tuning seeds although large ones would on reporting seeds.
-    assert calls[-1] == ("report", [{"step_size": 1.0}], [0, 1, 2])
-
-
-def test_the_cold_twin_of_a_winner_runs_on_the_same_seeds_with_all_but_the_temperature_the_same(monkeypatch, tmp_path):
-    cell, calls = fake_cells(lambda point, seed: point["step_size"])
-    monkeypatch.setattr(nchain, "_cell", cell)
+def test_the_cold_twin_of_a_winner_runs_on_the_same_seeds_with_all_but_the_temperature_the_same(
+    fake_runs, monkeypatch, tmp_path
+):
+    ran = fake_runs(lambda cell, point, seed: point["step_size"])
     monkeypatch.setitem(GRIDS, "lmcdqn", {"step_size": (1.0, 2.0), "inverse_temperature": (10.0,)})
-    study = NChainStudy(agents=("lmcdqn",), cold=("lmcdqn",), tuning_seeds=(2,), num_seeds=3, output=tmp_path)
-    with pytest.raises(KeyError):
-        nchain.run(study)
-    (_, (warm,), warm_seeds), (_, (cold,), cold_seeds) = calls[-2:]
+    study = NChainStudy(agents=("lmcdqn",), cold=("lmcdqn",), tuning_seeds=(2,), num_seeds=3)
+    curves, _ = carried_out(nchain.plan(study, 25, "lmcdqn"), tmp_path)
+    report, report_cold = ran[-2:]
+    (warm,), (cold,) = report.points, report_cold.points
     assert warm == {"step_size": 2.0, "inverse_temperature": 10.0}
-    assert warm_seeds == cold_seeds == [0, 1, 2]
-    assert cold.pop("inverse_temperature") >= 1e30
-    assert cold == {"step_size": 2.0}
+    assert list(report.seeds) == list(report_cold.seeds) == [0, 1, 2]
+    assert cold["inverse_temperature"] >= 1e30
+    assert cold == {**warm, "inverse_temperature": cold["inverse_temperature"]}
+    assert [table["agent"].unique().tolist() for table in curves] == [["lmcdqn"], ["lmcdqn_cold"]]
 
 
-def test_the_steady_agent_runs_with_each_part_taken_away_and_all_else_the_same(monkeypatch, tmp_path):
-    cell, calls = fake_cells(lambda point, seed: 1.0)
-    monkeypatch.setattr(nchain, "_cell", cell)
-    study = NChainStudy(agents=("steady_fg_ulmcdqn",), ablate=True, num_seeds=3, output=tmp_path)
-    tables = nchain._ablation(study, 25, {"step_size": 0.5}, range(3), None)
-    ((_, points, seeds),) = calls
-    assert seeds == [0, 1, 2]
+def test_the_steady_agent_runs_with_each_part_taken_away_and_all_else_the_same(fake_runs, monkeypatch, tmp_path):
+    ran = fake_runs(lambda cell, point, seed: point.get("average", 7.0))
+    monkeypatch.setitem(GRIDS, "steady_fg_ulmcdqn", {"step_size": (0.5,)})
+    study = NChainStudy(agents=("steady_fg_ulmcdqn",), tuning_seeds=(1,), ablate=True, num_seeds=3)
+    (_, *tables), _ = carried_out(nchain.plan(study, 25, "steady_fg_ulmcdqn"), tmp_path)
+    cell = ran[-1]
+    assert list(cell.seeds) == [0, 1, 2]
     whole = {**ZOO["steady_fg_ulmcdqn"].hyper, "step_size": 0.5}
-    changed = [{name: value for name, value in point.items() if value != whole[name]} for point in points]
+    changed = [{name: value for name, value in point.items() if value != whole[name]} for point in cell.points]
     weight = whole["feel_good_weight"]
     assert changed == [
         {"step_size_end": 0.5},
@@ -175,6 +183,8 @@ def test_the_steady_agent_runs_with_each_part_taken_away_and_all_else_the_same(m
     ]
     names = [f"steady_fg_ulmcdqn_no_{part}" for part in ("falling_step", "falling_weight", "average", "part")]
     assert [table["agent"].unique().tolist() for table in tables] == [[name] for name in names]
+    # Each table is that of its own point.
+    assert [table["return"].iloc[-1] for table in tables] == [whole["average"], whole["average"], 0.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -200,10 +210,8 @@ def test_a_cell_is_read_again_only_while_all_that_it_depends_on_is_the_same(tmp_
 
     monkeypatch.setattr(feelgood.training, "run_batch", counted)
     settings = {"points": [{}], "seeds": [7, 8], "form": "released"}
-    run = lambda: nchain.run_cell(
-        tmp_path, 5, "dqn", "report", settings["points"], settings["seeds"], SILENT, num_steps=1000,
-        form=settings["form"],
-    )  # fmt: skip
+    plan = lambda: cells.tables_of([Cell("nchain-5", "dqn", "report", num_steps=1000, **settings)])
+    run = lambda: carried_out(plan(), tmp_path)[0]
     first = run()
     pd.testing.assert_frame_equal(run(), first)
     assert len(calls) == 1
@@ -222,7 +230,7 @@ def test_tables_hold_the_untrained_evaluation_first_and_first_successes_in_steps
         potential=np.array([[0.1, 0.2], [0.3, 0.4]]),
         is_finite=np.array([[True, True], [True, False]]),
     )
-    table = nchain._tabulate(Curves(np.array([8.0, 9.0]), record), [(0, 5), (1, 5)], Protocol(num_steps=2000))
+    table = cells._tabulate(Curves(np.array([8.0, 9.0]), record), [(0, 5), (1, 5)], Protocol(num_steps=2000))
     assert table["point"].tolist() == [0, 0, 0, 1, 1, 1]
     assert table["seed"].tolist() == [5] * 6
     assert table["step"].tolist() == [0, 1000, 2000] * 2
@@ -276,9 +284,8 @@ def test_a_tiny_study_is_stopped_continued_and_run_again(tmp_path, monkeypatch):
     assert manifest["study"] == "nchain"
     assert not list(tmp_path.rglob("*.npz")) + list(tmp_path.rglob("*.partial"))
 
-    before = {
-        path: content for path, content in tree_of(tmp_path).items() if path.suffix in (".csv", ".md", ".parquet")
-    }
+    before = {path: tree_of(tmp_path)[path] for path in (*paths[:4], *(tmp_path / "cells").iterdir())}
+    assert {path.suffix for path in before} == {".csv", ".md", ".parquet"}
     nchain.run(study, report=shown.append)
     assert len(calls) == 4  # nothing is run again
     assert {path: path.read_bytes() for path in before} == before

@@ -1,5 +1,8 @@
 """The regret study end to end on a small lock, and what it says to bad input."""
 
+import pickle
+from functools import partial
+
 import pandas as pd
 import pytest
 
@@ -75,6 +78,18 @@ def test_finished_cells_are_not_run_again(finished, monkeypatch):
     before = (output / "summary.md").read_text()
     regret.run(small(output), lambda text: None)
     assert (output / "summary.md").read_text() == before
+
+
+@pytest.mark.parametrize("part", regret.PARTS)
+def test_the_tasks_of_every_part_can_travel_to_another_machine(tmp_path, part):
+    first = [next(plan) for plan in regret._PARTS[part](small(tmp_path))]
+    tasks = [task for asked in first for task in asked]
+    assert tasks
+    assert len({task.file for task in tasks}) >= len({task.name for task in tasks})
+    for task in tasks:
+        again = pickle.loads(pickle.dumps(task.run))
+        assert isinstance(again, partial)
+        assert again.args == task.run.args
 
 
 def test_another_study_is_not_overwritten(finished):

@@ -30,36 +30,14 @@ def test_agents_have_what_is_varied_and_every_value_is_tried_once():
     assert len(set(sensitivity.points())) == sum(map(len, VALUES.values()))
 
 
-def test_each_point_changes_one_number_and_its_score_is_reported_under_it(tmp_path, monkeypatch):
-    calls = []
-
-    def cell(output, length, agent, stage, points, seeds, progress, *, num_steps):
-        calls.append((length, agent, [dict(point) for point in points], list(seeds), num_steps))
-        rows = [
-            {
-                "point": i,
-                "seed": seed,
-                "step": step,
-                "return": 5 * sum(point.values()) + seed if step else 0.0,
-                "episodes": 1,
-                "successes": 0,
-                "first_success": -1,
-                "finite": True,
-                "length": length,
-                "agent": agent,
-            }
-            for i, point in enumerate(points)
-            for seed in seeds
-            for step in (0, 1000)
-        ]
-        return pd.DataFrame(rows)
-
-    monkeypatch.setattr(sensitivity, "run_cell", cell)
+def test_each_point_changes_one_number_and_its_score_is_reported_under_it(tmp_path, fake_runs):
+    ran = fake_runs(lambda cell, point, seed: 5 * sum(point.values()) + seed)
     study = SensitivityStudy(length=9, num_steps=1000, num_seeds=3, output=tmp_path)
     shown = []
     paths = sensitivity.run(study, report=shown.append)
     points = [{name: value} for name, values in VALUES.items() for value in values]
-    assert calls == [(9, agent, points, [0, 1, 2], 1000) for agent in AGENTS]
+    told = [(cell.environment, cell.agent, list(cell.points), list(cell.seeds), cell.num_steps) for cell in ran]
+    assert told == [("nchain-9", agent, points, [0, 1, 2], 1000) for agent in AGENTS]
     table = pd.read_csv(tmp_path / "sensitivity.csv")
     assert len(table) == len(AGENTS) * len(points)
     # The mean over seeds 0, 1, 2.

@@ -11,10 +11,10 @@ from matplotlib.ticker import NullLocator
 from feelgood.results.nchain import interval
 from feelgood.results.style import COLOURS, STYLE
 
-__all__ = ["DRAW", "as_markdown", "exponents", "final_regret", "sampling_regret"]
+__all__ = ["DRAW", "LOOKS", "SAMPLERS", "as_markdown", "exponents", "final_regret", "sampling_regret"]
 
 # Name: label, colour, line, and the exponents of d, H and T that Table 1 claims.
-_LOOKS: dict[str, tuple[str, str, str, tuple[float, float, float] | None]] = {
+LOOKS: dict[str, tuple[str, str, str, tuple[float, float, float] | None]] = {
     "lsvi_ucb": ("LSVI-UCB", COLOURS["black"], "-", (1.5, 1.5, 0.5)),
     "opt_rlsvi": ("OPT-RLSVI", COLOURS["grey"], "-", (2, 2, 0.5)),
     "eleanor": ("ELEANOR", COLOURS["pink"], "-", (1, 1.5, 0.5)),
@@ -27,7 +27,7 @@ _LOOKS: dict[str, tuple[str, str, str, tuple[float, float, float] | None]] = {
     "ase_exact": ("LSVI-ASE, exact", COLOURS["red"], ":", None),
     "lsvi": ("LSVI (no exploration)", "0.6", "--", None),
 }
-_SAMPLERS = {
+SAMPLERS = {
     "lmc": (COLOURS["orange"], "-"),
     "ulmc": (COLOURS["blue"], "-"),
     "ulmc_euler": (COLOURS["sky"], "-"),
@@ -109,7 +109,7 @@ def _draw_curves(table: pd.DataFrame) -> Figure:
             for panel, mdp in zip(panels[i], mdps, strict=True):
                 chosen = table[(table["mdp"] == mdp) & (table["constants"] == constants)]
                 for algorithm, group in chosen.groupby("algorithm", sort=False):
-                    label, colour, line, _ = _LOOKS[str(algorithm)]
+                    label, colour, line, _ = LOOKS[str(algorithm)]
                     _mean_line(panel, group, "episode", "regret", color=colour, linestyle=line, label=label)
                 panel.set_yscale("log")
                 panel.set_ylim(bottom=max(0.5, chosen.loc[chosen["episode"] >= 5, "regret"].min()))
@@ -131,7 +131,7 @@ def _draw_exponents(table: pd.DataFrame) -> Figure:
         panels = figure.subplots(1, 3, sharey=True)
         for panel, (of, index) in zip(panels, (("T", 2), ("d", 0), ("H", 1)), strict=True):
             for y, name in enumerate(names):
-                _, colour, _, claimed = _LOOKS[name]
+                _, colour, _, claimed = LOOKS[name]
                 row = fits[(fits["algorithm"] == name) & (fits["of"] == of)]
                 if len(row):
                     panel.errorbar(row["exponent"], [y], xerr=row["ci"], fmt="o", color=colour, markersize=4)
@@ -139,7 +139,7 @@ def _draw_exponents(table: pd.DataFrame) -> Figure:
                     panel.plot(claimed[index], y, "|", color=colour, markersize=13, markeredgewidth=2)
             panel.set_xlabel(f"exponent of {of}")
             panel.axvline(0, color="0.85", linewidth=0.8, zorder=0)
-        panels[0].set_yticks(range(len(names)), [_LOOKS[name][0] for name in names])
+        panels[0].set_yticks(range(len(names)), [LOOKS[name][0] for name in names])
         panels[0].invert_yaxis()
         figure.suptitle("dot: measured, 95% interval over seeds; bar: Table 1's upper bound", fontsize=8, color="0.3")
         return figure
@@ -153,7 +153,7 @@ def _draw_budget(table: pd.DataFrame) -> Figure:
         for panel, mdp in zip(panels, mdps, strict=True):
             chosen = table[table["mdp"] == mdp]
             for name, group in chosen.groupby("sampler", sort=False):
-                colour, line = _SAMPLERS[str(name)]
+                colour, line = SAMPLERS[str(name)]
                 if name == "exact":
                     mean, error = interval(group["regret"])
                     panel.axhline(mean, color=colour, linestyle=line, label="exact")
@@ -200,7 +200,7 @@ def _draw_errors(table: pd.DataFrame) -> Figure:
         panels[0].legend(fontsize=7)
         totals = sampling_regret(table)
         for name, group in totals.groupby("sampler", sort=False):
-            colour, line = _SAMPLERS[str(name)]
+            colour, line = SAMPLERS[str(name)]
             panels[-1].loglog(group["steps"], group["sampling"], line, color=colour, marker=".", label=f"{name}: bound")
             panels[-1].loglog(group["steps"], group["regret"], ":", color=colour, label=f"{name}: regret")
         panels[-1].axhline(totals["origin"].iloc[0], color=COLOURS["black"], linewidth=0.8, label="bound, exact draws")
@@ -218,7 +218,7 @@ def _draw_complexity(table: pd.DataFrame) -> Figure:
         for panel, (varied, label) in zip(panels, axes.items(), strict=True):
             for name, group in table[table["varied"] == varied].groupby("scheme", sort=False):
                 x = 1 / group[varied] if varied == "error" else group[varied]
-                colour, line = _SAMPLERS[str(name)]
+                colour, line = SAMPLERS[str(name)]
                 exponent = f"{name}: {group['exponent'].iloc[0]:.2f}"
                 panel.loglog(x, group["num_gradients"], line, color=colour, marker=".", label=exponent)
             panel.set_xticks(list(x), [f"{value:g}" for value in x])
@@ -255,7 +255,7 @@ def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
             body = []
             for name, own in group.groupby("algorithm", sort=False):
                 cells = {row.mdp: f"{row.regret:.1f} ± {row.ci:.1f}" for row in own.itertuples()}
-                body.append([_LOOKS[str(name)][0], *(cells.get(mdp, "–") for mdp in mdps)])
+                body.append([LOOKS[str(name)][0], *(cells.get(mdp, "–") for mdp in mdps)])
             bounds = curves.groupby("mdp")["bound"].first()
             body.append(["Theorem 1's bound, exact draws", *(f"{bounds[mdp]:.3g}" for mdp in mdps)])
             title = f"Regret after {episodes:,} episodes, {constants} constants, {seeds} seeds"
@@ -264,8 +264,8 @@ def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
         fits = exponents(tables["exponents"]).set_index(["algorithm", "of"])
         body = []
         for name in fits.index.get_level_values(0).unique():
-            claimed = _LOOKS[name][3]
-            row = [_LOOKS[name][0]]
+            claimed = LOOKS[name][3]
+            row = [LOOKS[name][0]]
             for of, index in (("T", 2), ("d", 0), ("d − 2", None), ("H", 1)):
                 found = fits.loc[(name, of)] if (name, of) in fits.index else None
                 if index is not None:

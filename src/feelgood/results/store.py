@@ -1,15 +1,23 @@
-"""What a study leaves on disk: tables in Parquet and a manifest in JSON, each written whole or not at all."""
+"""What a study leaves on disk: tables in Parquet, a manifest in JSON and a page in words, each whole or not at all.
+
+A folder is written by one process at a time, which holds a lock on it that ends with the process however it ends.
+"""
 
 import dataclasses
+import errno
 import hashlib
 import json
 import os
 import platform
+import re
+import shlex
+import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -18,11 +26,14 @@ from typing import Any
 import pandas as pd
 
 from feelgood.checks import check_choice
+from feelgood.results import readme
 
 __all__ = [
+    "as_command",
     "describe_machine",
     "fingerprint",
     "load_results",
+    "locked",
     "read_manifest",
     "read_study",
     "read_table",
@@ -38,6 +49,8 @@ def _atomically(path: Path, write: Callable[[Path], Any]) -> None:
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         write(partial)
+        with open(partial, "rb+") as file:
+            os.fsync(file.fileno())
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
@@ -67,11 +80,14 @@ def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Reads a manifest; a damaged file gives a ValueError that names it."""
+    """Reads a manifest; a damaged file, or JSON that is no table of fields, gives a ValueError that names it."""
     try:
-        return json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        manifest = json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"manifest {path} cannot be read ({error})") from error
+    if not isinstance(manifest, dict):
+        raise ValueError(f"manifest {path} must be a table of fields, got {type(manifest).__name__}")
+    return manifest
 
 
 def read_study(folder: Path) -> dict[str, Any]:
@@ -84,8 +100,6 @@ def read_study(folder: Path) -> dict[str, Any]:
     if not path.exists():
         raise ValueError(f"folder {folder} holds no study: it has no manifest.json")
     manifest = read_manifest(path)
-    if not isinstance(manifest, dict):
-        raise ValueError(f"manifest {path} must be a table of fields, got {type(manifest).__name__}")
     for name, kind in (("study", str), ("spec", dict), ("finished", bool)):
         if not isinstance(manifest.get(name), kind):
             raise ValueError(f"manifest {path} must hold a {kind.__name__} as {name!r}, got {manifest.get(name)!r}")
@@ -140,33 +154,149 @@ def fingerprint(*facts: Any) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
+# Options that say where a study runs, in which pieces, where its results go and what they are drawn beside, but not
+# what they are.
+_ELSEWHERE = ("output", "engine", "ray_address", "seeds_per_task", "checkpoints", "reference")
+
+
 @contextmanager
-def recorded(output: Path, study: str, spec: Any) -> Iterator[None]:
-    """Keeps the manifest of a study while it runs; it says "finished" only where the work within ends well.
+def locked(output: Path) -> Iterator[None]:
+    """Holds a folder for this process alone, by an advisory lock of the operating system on `output/.lock`.
+
+    The lock ends with the process, also if it is killed. Between machines that share a folder over a network it holds
+    as far as their file system's locks do: NFS needs version 4, or a lock daemon and no `local_lock` mount option. On a
+    file system that knows no locks there is none, and a warning says so.
+
+    Raises:
+      ValueError: if another process holds it.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system
+        warnings.warn(f"output {output} is not locked: this system has no flock", stacklevel=2)
+        yield
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    path = output / ".lock"
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.read(file, 200).decode(errors="replace").strip()
+            os.close(file)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                by = f" ({holder})" if holder else ""
+                raise ValueError(
+                    f"output {output} is being written by another process{by}; wait for it or choose another folder"
+                ) from None
+            warnings.warn(f"output {output} is not locked: its file system cannot ({error.strerror})", stacklevel=2)
+            yield
+            return
+        # Whoever held the lock before may have removed the file that was just opened; then there is another one now.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file), os.stat(path)):
+                break
+        os.close(file)
+    os.truncate(file, 0)
+    os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(file)
+
+
+def as_command(study: str, spec: Any) -> str:
+    """The command line that runs a study with these options, those that are at their default left out.
+
+    Example:
+      >>> from feelgood.studies.samplers import SamplersStudy
+      >>> as_command("samplers", SamplersStudy(num_chains=10))
+      'feelgood run samplers --num-chains 10'
+    """
+    words = ["feelgood", "run", study]
+    for field in dataclasses.fields(spec):
+        value = getattr(spec, field.name)
+        if value == field.default:
+            continue
+        flag = field.name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}", *map(str, value if isinstance(value, tuple) else [value])]
+    return shlex.join(words)
+
+
+@contextmanager
+def recorded(
+    output: Path,
+    study: str,
+    spec: Any,
+    *,
+    seeds: Mapping[str, range] | None = None,
+    files: Mapping[str, str] | None = None,
+    command: str | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Keeps the manifest and the README of a study while it runs; they say "finished" only if the work ends well.
+
+    Meanwhile the folder is this process's alone, see `locked`. A README.md that somebody else wrote is left alone.
 
     Args:
       output: the study's folder.
       study: its name.
-      spec: its options, a dataclass; its `output` does not count as one.
+      spec: its options, a dataclass; those that only say where it runs and where its results go do not count when
+        studies are told apart.
+      seeds: what they are for, and which.
+      files: names of the files that the study writes, and a line on what each of them is.
+      command: what runs it; `as_command` if not given.
+
+    Yields:
+      A table for facts that are known only after the work; they are added to the manifest.
 
     Raises:
-      ValueError: if the folder holds another study, or the same with other options.
+      ValueError: if the folder holds another study, or the same with other options, or if another process is writing
+        there.
     """
     path = output / "manifest.json"
     options = dataclasses.asdict(spec)
-    label = fingerprint(study, {name: value for name, value in options.items() if name != "output"})
-    if path.exists() and read_manifest(path).get("label") != label:
-        raise ValueError(f"output {output} holds another study; choose another folder or remove it")
-    began = time.time()
-    manifest = {"study": study, "label": label, "spec": options, "finished": False}
-    write_manifest(path, {**manifest, **describe_machine()})
-    yield
-    wall_seconds = round(time.time() - began)
-    write_manifest(path, {**manifest, **describe_machine(), "finished": True, "wall_seconds": wall_seconds})
+    label = fingerprint(study, {name: value for name, value in options.items() if name not in _ELSEWHERE})
+    with locked(output):
+        if path.exists() and read_manifest(path).get("label") != label:
+            raise ValueError(f"output {output} holds another study; choose another folder or remove it")
+        _remove_partials(output)
+        began = time.time()
+        manifest = {
+            "study": study,
+            "label": label,
+            "spec": options,
+            "command": command or as_command(study, spec),
+            "arguments": sys.argv[1:],
+            "seeds": {use: {"first": each.start, "count": len(each)} for use, each in (seeds or {}).items()},
+            "finished": False,
+        }
+        facts: dict[str, Any] = {}
+
+        def write(**changes: Any) -> None:
+            now = {**manifest, **describe_machine(), **facts, **changes}
+            write_manifest(path, now)
+            if readme.is_ours(output / "README.md"):
+                write_text(output / "README.md", readme.describe(output, now, files or {}))
+
+        write()
+        yield facts
+        write(finished=True, wall_seconds=round(time.time() - began))
+
+
+def _remove_partials(output: Path) -> None:
+    """Removes what a killed process left half-written; nobody else writes while the folder is locked."""
+    for partial in [*output.glob("*.partial"), *output.glob("cells/*.partial")]:
+        if re.search(r"\.\d+\.partial$", partial.name):
+            partial.unlink(missing_ok=True)
 
 
 def describe_machine() -> dict[str, Any]:
-    """Versions, commit and devices behind a result."""
+    """Versions, commit (and whether the code was modified since) and devices behind a result."""
     packages = ("feelgood", "jax", "jaxlib", "equinox", "optax", "numpy")
     versions = {}
     for name in packages:
@@ -180,15 +310,16 @@ def describe_machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": platform.machine(),
         "devices": [] if jax is None else [device.device_kind for device in jax.local_devices()],
-        "commit": _commit(),
+        "commit": _git("rev-parse", "HEAD"),
+        "modified": bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".")),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
-def _commit() -> str | None:
-    folder = Path(__file__).parent
+def _git(*words: str) -> str | None:
+    """What git says where this package lies, or None where it says nothing."""
     try:
-        words = ["git", "-C", str(folder), "rev-parse", "HEAD"]
-        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
+        command = ["git", "-C", str(Path(__file__).parents[1]), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None

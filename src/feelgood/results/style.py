@@ -33,6 +33,9 @@ AGENT_COLOURS = {
     "dqn": COLOURS["black"],
     "bootstrapped_dqn": COLOURS["grey"],
     "noisynet_dqn": "#8C6BB1",
+    "prioritized_dqn": "#A6761D",
+    "c51": COLOURS["yellow"],
+    "iqn": "#004D40",
 }
 
 STYLE: dict[Any, Any] = {

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Literal
 
 from feelgood.checks import check_choice, check_count
-from feelgood.studies.nchain import GRIDS, OPTIMUM, run_cell
+from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_runs, tables_of
+from feelgood.studies.engine import Plan, run_plans
+from feelgood.studies.nchain import GRIDS
 
 __all__ = ["FrontierStudy", "run"]
 
@@ -21,7 +23,7 @@ MOST_FAILURES = 2
 
 
 @dataclass(frozen=True)
-class FrontierStudy:
+class FrontierStudy(CellOptions):
     """The longest N-chain that each agent solves, at a fixed budget and at one that grows with N."""
 
     agents: tuple[str, ...] = ("steady_fg_ulmcdqn", "fg_ulmcdqn", "ulmcdqn", "dqn")
@@ -38,6 +40,7 @@ class FrontierStudy:
     """Folder for results; one that holds an unfinished run of the same study is continued."""
 
     def __post_init__(self):
+        super().__post_init__()
         for agent in self.agents:
             check_choice("agents", agent, GRIDS)
         for budget in self.budgets:
@@ -46,10 +49,7 @@ class FrontierStudy:
             check_count("lengths", length, minimum=4)
         if sorted(set(self.lengths)) != list(self.lengths):
             raise ValueError(f"lengths must rise, got {self.lengths!r}")
-        check_count("num_steps", self.num_steps, minimum=1000)
-        if self.num_steps % 1000:
-            raise ValueError(f"num_steps must be a multiple of 1000, got {self.num_steps}")
-        check_count("num_seeds", self.num_seeds)
+        check_runs(self.num_steps, self.num_seeds)
 
     def steps(self, budget: str, length: int) -> int:
         """Environment steps of a run, in whole thousands."""
@@ -58,19 +58,25 @@ class FrontierStudy:
         return round(self.num_steps * length / 100_000) * 1000
 
 
-def follow(study: FrontierStudy, agent: str, budget: str, progress):
-    """Tries one agent at rising lengths; a list of summaries, each with the number of seeds at 9 or more."""
+FILES = {
+    "frontier.csv": "a row per agent, budget and length that was tried, and whether the agent held it",
+    "frontier.png": "share of good seeds against length",
+    "frontier.pdf": "share of good seeds against length",
+}
+
+
+def plan(study: FrontierStudy, agent: str, budget: str) -> Plan:
+    """Tries one agent at rising lengths; returns a list of summaries, each with the number of seeds at 9 or more."""
     from feelgood.results import nchain as results
 
     rows, failures = [], 0
     for length in study.lengths:
         num_steps = study.steps(budget, length)
-        cell = run_cell(
-            study.output, length, agent, "frontier", [{}], range(study.num_seeds), progress, num_steps=num_steps
-        )
-        num_good = int((results.per_seed(cell, OPTIMUM)["score"] >= GOOD_SCORE).sum())
+        cell = Cell(f"nchain-{length}", agent, "frontier", [{}], range(study.num_seeds), num_steps)
+        (table,) = yield from tables_of([cell], study.seeds_per_task)
+        num_good = int((results.per_seed(table, OPTIMUM)["score"] >= GOOD_SCORE).sum())
         held = num_good >= GOOD_SHARE * study.num_seeds
-        summary = results.summarise(cell, OPTIMUM)
+        summary = results.summarise(table, OPTIMUM)
         rows.append(summary.assign(budget=budget, num_steps=num_steps, seeds_at_9=num_good, held=held))
         failures = 0 if held else failures + 1
         if failures == MOST_FAILURES:
@@ -84,14 +90,12 @@ def run(study: FrontierStudy, report=print) -> list[Path]:
 
     from feelgood.results import nchain as results
     from feelgood.results import store, style
-    from feelgood.results.progress import bar
 
-    with store.recorded(study.output, "frontier", study):
-        rows = []
-        with bar() as progress:
-            for budget, agent in itertools.product(study.budgets, study.agents):
-                rows += follow(study, agent, budget, progress)
-        table = pd.concat(rows, ignore_index=True)
+    seeds = {"all": range(study.num_seeds)}
+    with store.recorded(study.output, "frontier", study, seeds=seeds, files=FILES) as facts:
+        pairs = itertools.product(study.budgets, study.agents)
+        done = run_plans(study, [plan(study, agent, budget) for budget, agent in pairs], study.output, facts)
+        table = pd.concat([row for rows in done for row in rows], ignore_index=True)
         paths = [study.output / "frontier.csv"]
         store.write_text(paths[0], table.to_csv(index=False))
         report(results.frontier_as_markdown(table))

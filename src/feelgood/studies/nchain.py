@@ -4,21 +4,21 @@ For each chain length and agent, hyper-parameters are chosen on tuning seeds by 
 seeds, the best of them on more) and the winner is run on fresh seeds, the same for every agent. Tuning seeds and
 reporting seeds never meet.
 
-The work is cut into cells, one batch of runs each, that other studies of the N-chain share; see `run_cell`.
+The work is cut into cells, one batch of runs each (`feelgood.studies.cells`); a length and an agent make a plan, and
+plans are independent of each other (`feelgood.studies.engine`).
 """
 
-import dataclasses
-import hashlib
 import itertools
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count
+from feelgood.studies.cells import FIRST_TUNING_SEED, OPTIMUM, Cell, CellOptions, check_runs, tables_of
+from feelgood.studies.engine import Plan, run_plans
 
-__all__ = ["GRIDS", "OPTIMUM", "NChainStudy", "run", "run_cell"]
+__all__ = ["GRIDS", "NChainStudy", "best", "run", "tune", "tuning_seeds"]
 
 # The paper's table `tb:nchain`; for agents it does not list, the learning rate is swept.
 _PAPER: dict[str, tuple[float, ...]] = {
@@ -50,9 +50,12 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
         "friction": (1.0, 0.3),
         "feel_good_weight": (0.1, 0.05, 0.03),
     },
+    "prioritized_dqn": _RATES,
+    "c51": _RATES,
+    "iqn": _RATES,
 }
-# Those of the paper and its baselines; the last is ours.
-_NINE = tuple(GRIDS)[:-1]
+# Those of the paper and its baselines there.
+_NINE = tuple(GRIDS)[:9]
 
 # What each part of the steady agent is replaced by when it is taken away, from its hyper-parameters.
 _PARTS: dict[str, Callable[[dict[str, float]], dict[str, float]]] = {
@@ -68,12 +71,9 @@ _QUICK = {
     "ulmcdqn": {"step_size": 1e-2, "bias_factor": 1.0, "friction": 1.0},
 }
 
-OPTIMUM = 10.0
-FIRST_TUNING_SEED = 1_000_000
-
 
 @dataclass(frozen=True)
-class NChainStudy:
+class NChainStudy(CellOptions):
     """Deep exploration on the N-chain: every agent at every length, with honest tuning and confidence intervals."""
 
     preset: Literal["quick", "default", "paper"] = "quick"
@@ -102,6 +102,7 @@ class NChainStudy:
     """Folder for results; one that holds an unfinished run of the same study is continued."""
 
     def __post_init__(self):
+        super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
         check_choice("form", self.form, ("released", "paper"))
         for name, value in _PRESETS[self.preset].items():
@@ -120,12 +121,7 @@ class NChainStudy:
             values = getattr(self, name)
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} must not repeat, got {values!r}")
-        check_count("num_steps", self.num_steps, minimum=1000)
-        if self.num_steps % 1000:
-            raise ValueError(f"num_steps must be a multiple of 1000, got {self.num_steps}")
-        check_count("num_seeds", self.num_seeds)
-        if self.num_seeds > FIRST_TUNING_SEED:
-            raise ValueError(f"num_seeds must be at most {FIRST_TUNING_SEED}, got {self.num_seeds}")
+        check_runs(self.num_steps, self.num_seeds)
         check_count("num_kept", self.num_kept)
         for count in self.tuning_seeds:
             check_count("tuning_seeds", count)
@@ -154,32 +150,32 @@ _PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+FILES = {
+    "curves.parquet": "a row per run and evaluation, with the hyper-parameters of the run",
+    "summary.csv": "a row per length and agent: scores with 95% confidence intervals over seeds",
+    "summary.md": "the same for people",
+    "sweep.csv": "every point of the grids with its score on tuning seeds",
+    "curves.png": "learning curves",
+    "curves.pdf": "learning curves",
+    "lengths.png": "score against length",
+    "lengths.pdf": "score against length",
+}
+
+
 def run(study: NChainStudy, report=print) -> list[Path]:
     """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
+    import pandas as pd
+
     from feelgood.results import nchain as results
     from feelgood.results import store, style
-    from feelgood.results.progress import bar
 
-    with store.recorded(study.output, "nchain", study):
-        curves, sweep = [], []
-        with bar() as progress:
-            for length, agent in itertools.product(study.lengths, study.agents):
-                hyper = _QUICK.get(agent, {}) if study.preset == "quick" else {}
-                if study.tuning_seeds:
-                    table = _tune(study, length, agent, progress)
-                    sweep.append(table)
-                    hyper = _best(table, GRIDS[agent])
-                seeds = range(study.num_seeds)
-                curves.append(_cell(study, length, agent, "report", [hyper], seeds, progress).assign(**hyper))
-                if agent in study.cold:
-                    cold = {**hyper, "inverse_temperature": 1e30}  # noise far below rounding
-                    table = _cell(study, length, agent, "report-cold", [cold], seeds, progress)
-                    curves.append(table.assign(agent=f"{agent}_cold", **cold))
-                if study.ablate and agent == "steady_fg_ulmcdqn":
-                    curves += _ablation(study, length, hyper, seeds, progress)
-        import pandas as pd
-
-        table = pd.concat(curves, ignore_index=True)
+    seeds = {"reporting": range(study.num_seeds), **tuning_seeds(study.tuning_seeds)}
+    with store.recorded(study.output, "nchain", study, seeds=seeds, files=FILES) as facts:
+        pairs = itertools.product(study.lengths, study.agents)
+        plans = [plan(study, length, agent) for length, agent in pairs]
+        done = run_plans(study, plans, study.output, facts)
+        table = pd.concat([curves for of_pair, _ in done for curves in of_pair], ignore_index=True)
+        sweep = [tuned for _, tuned in done if tuned is not None]
         summary = results.summarise(table, OPTIMUM)
         store.write_table(study.output / "curves.parquet", table)
         paths = [study.output / "curves.parquet", study.output / "summary.csv", study.output / "summary.md"]
@@ -195,146 +191,88 @@ def run(study: NChainStudy, report=print) -> list[Path]:
     return paths
 
 
-def _tune(study: NChainStudy, length: int, agent: str, progress):
-    """Halving on tuning seeds; returns every point with its mean score and the number of seeds behind it."""
-    import pandas as pd
+def plan(study: NChainStudy, length: int, agent: str) -> Plan:
+    """One agent at one length: tuning, then reports on fresh seeds; returns tables of curves, and of tuning if any."""
 
-    grid = GRIDS[agent]
-    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    first = FIRST_TUNING_SEED
-    scores = []
-    for i, num_seeds in enumerate(study.tuning_seeds):
-        seeds = range(first, first + num_seeds)
-        first += num_seeds
-        table = _cell(study, length, agent, f"tune-{i}", points, seeds, progress)
-        trained = table[table["step"] > 0]
-        last = trained.groupby(["point", "seed"])["return"].apply(lambda returns: returns.iloc[-10:].mean())
-        round_scores = last.groupby("point").agg(["sum", "count"]).reset_index()
-        scores.append(round_scores.merge(pd.DataFrame(points).assign(point=range(len(points))), on="point"))
-        merged = pd.concat(scores).groupby(list(grid), as_index=False)[["sum", "count"]].sum()
-        merged["score"] = merged["sum"] / merged["count"]
-        # Points seen on more seeds have survived a round; only they can win.
-        best = merged.sort_values(["count", "score"], ascending=False).head(study.num_kept)
-        points = best[list(grid)].to_dict("records")
-    return merged.drop(columns="sum").assign(length=length, agent=agent)
+    def cell(stage: str, points: Sequence[Mapping[str, float]], seeds: Sequence[int]) -> Cell:
+        return Cell(f"nchain-{length}", agent, stage, points, seeds, study.num_steps, study.form)
+
+    hyper: dict[str, float] = _QUICK.get(agent, {}) if study.preset == "quick" else {}
+    tuned = None
+    if study.tuning_seeds:
+        tuned = yield from tune(cell, GRIDS[agent], study.tuning_seeds, study.num_kept, study.seeds_per_task)
+        hyper = best(tuned, GRIDS[agent])
+        tuned = tuned.assign(length=length, agent=agent)
+    reports = {"report": {agent: hyper}}
+    if agent in study.cold:
+        # Noise far below rounding.
+        reports["report-cold"] = {f"{agent}_cold": {**hyper, "inverse_temperature": 1e30}}
+    if study.ablate and agent == "steady_fg_ulmcdqn":
+        reports["report-parts"] = {f"{agent}_{part}": point for part, point in ablations(hyper).items()}
+    cells = [cell(stage, list(points.values()), range(study.num_seeds)) for stage, points in reports.items()]
+    tables = yield from tables_of(cells, study.seeds_per_task)
+    curves = [
+        table[table["point"] == i].assign(agent=name, **point)
+        for points, table in zip(reports.values(), tables, strict=True)
+        for i, (name, point) in enumerate(points.items())
+    ]
+    return curves, tuned
 
 
-def _best(table, grid) -> dict[str, float]:
-    row = table.sort_values(["count", "score"], ascending=False).iloc[0]
-    return {name: float(row[name]) for name in grid}
-
-
-def _ablation(study: NChainStudy, length: int, hyper, seeds, progress):
-    """The steady agent with each part taken away; a table for each."""
+def ablations(hyper: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Hyper-parameters of the steady agent with each of its parts taken away, by name of the part."""
     from feelgood import agents
 
-    name = "steady_fg_ulmcdqn"
-    whole = {**agents.ZOO[name].hyper, **hyper}
-    points = [{**whole, **take_away(whole)} for take_away in _PARTS.values()]
-    table = _cell(study, length, name, "report-parts", points, seeds, progress)
-    return [table[table["point"] == i].assign(agent=f"{name}_{part}", **points[i]) for i, part in enumerate(_PARTS)]
+    whole = {**agents.ZOO["steady_fg_ulmcdqn"].hyper, **hyper}
+    return {part: {**whole, **take_away(whole)} for part, take_away in _PARTS.items()}
 
 
-def _cell(study: NChainStudy, length: int, agent: str, stage: str, points, seeds, progress):
-    """A cell of this study."""
-    return run_cell(
-        study.output, length, agent, stage, points, seeds, progress, num_steps=study.num_steps, form=study.form
-    )
+def tuning_seeds(counts: Sequence[int]) -> dict[str, range]:
+    """The seeds of each round of tuning."""
+    ends = list(itertools.accumulate(counts, initial=FIRST_TUNING_SEED))
+    return {f"tuning, round {i + 1}": range(*ends[i : i + 2]) for i in range(len(counts))}
 
 
-def run_cell(
-    output: Path,
-    length: int,
-    agent: str,
-    stage: str,
-    points: Sequence[Mapping[str, float]],
-    seeds: Sequence[int],
-    progress,
-    *,
-    num_steps: int,
-    form: Literal["released", "paper"] = "released",
-):
-    """Runs points × seeds of one agent at one length, or reads them if they are there already.
-
-    The file's name holds a hash of all that the runs depend on, defaults included, so that a changed default or grid is
-    run anew and never mixed with old results.
+def tune(
+    cell: Callable[[str, Sequence[Mapping[str, float]], Sequence[int]], Cell],
+    grid: Mapping[str, Sequence[float]],
+    counts: Sequence[int],
+    num_kept: int,
+    seeds_per_task: int = 0,
+) -> Generator[Any, Any, Any]:
+    """Part of a plan: chooses among the points of a grid by halving on tuning seeds.
 
     Args:
-      output: folder of the study; cells lie in `output/cells`.
-      length: N.
-      agent: a member of the zoo.
-      stage: what the cell is for; part of its name.
-      points: hyper-parameters, the rest being the recipe's defaults.
-      seeds: of the runs of each point.
-      progress: a bar with `task(name, total)`.
-      num_steps: environment steps of a run.
-      form: of the adaptive samplers.
+      cell: `(stage, points, seeds) -> Cell`.
+      grid: values of each hyper-parameter.
+      counts: seeds of each round, fresh ones in each.
+      num_kept: points that go on to the next round.
+      seeds_per_task: see `CellOptions`.
 
     Returns:
-      One row per run and evaluation, with columns `point` (place in `points`), `seed`, `step`, `return` and so on.
+      Every point with its mean score, the number of seeds behind it (`count`), and the standard error (`error`).
     """
-    from feelgood import agents
-    from feelgood.results import store
-    from feelgood.training.ingraph import Protocol
-
-    recipe = agents.ZOO[agent]
-    protocol = Protocol(num_steps=num_steps, num_updates=recipe.num_updates, success_return=OPTIMUM - 1e-3)
-    options = agents.Options(form=form)
-    whole = [{**recipe.hyper, **point} for point in points]
-    facts = [whole, list(seeds), dataclasses.asdict(protocol), dataclasses.asdict(options)]
-    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
-    name = f"nchain-{length}/{agent}/{stage}"
-    path = output / "cells" / f"{name.replace('/', '-')}-{digest}.parquet"
-    if path.exists():
-        return store.read_table(path)
-    import jax.numpy as jnp
-    import numpy as np
-
-    from feelgood import envs
-    from feelgood.training import run_batch, trainer
-
-    make = lambda spaces, hyper: agents.make_agent(agent, spaces, hyper, options)
-    one = trainer(envs.nchain(length), make, protocol, agents.anneal)
-    pairs = list(itertools.product(range(len(points)), seeds))
-    hyper = {key: jnp.asarray([whole[i][key] for i, _ in pairs], jnp.float32) for key in recipe.hyper}
-    checkpoint = path.with_suffix(".checkpoint.npz")
-    with progress.task(name, protocol.num_chunks) as report:
-        curves = run_batch(
-            one,
-            protocol.num_chunks,
-            np.array([seed for _, seed in pairs]),
-            hyper,
-            label=f"{name} {digest}",
-            path=checkpoint,
-            report=report,
-        )
-    table = _tabulate(curves, pairs, protocol).assign(length=length, agent=agent)
-    store.write_table(path, table)
-    checkpoint.unlink(missing_ok=True)
-    return table
-
-
-def _tabulate(curves, pairs, protocol):
-    """One row per run and evaluation, the evaluation of the untrained network first."""
     import numpy as np
     import pandas as pd
 
-    num_chunks = curves.record.evaluation.shape[1]
-    record = curves.record
-    steps = np.arange(num_chunks + 1) * protocol.evaluation_period
-    prepend = lambda first, rest: np.concatenate([np.broadcast_to(first, (len(rest), 1)), rest], axis=1).ravel()
-    period = protocol.evaluation_period
-    reached = np.where(record.num_successes > 0, record.first_success + np.arange(num_chunks) * period, -1)
-    return pd.DataFrame(
-        {
-            "point": np.repeat(np.array([point for point, _ in pairs], np.int32), num_chunks + 1),
-            "seed": np.repeat(np.array([seed for _, seed in pairs], np.int32), num_chunks + 1),
-            "step": np.tile(steps.astype(np.int32), len(pairs)),
-            "return": prepend(curves.initial[:, None], record.evaluation),
-            "episodes": prepend(0, record.num_episodes),
-            "successes": prepend(0, record.num_successes),
-            "first_success": prepend(-1, reached).astype(np.int32),
-            "potential": prepend(np.float32(np.nan), record.potential),
-            "finite": prepend(True, record.is_finite),
-        }
-    )
+    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    scores = []
+    for i, seeds in enumerate(tuning_seeds(counts).values()):
+        (table,) = yield from tables_of([cell(f"tune-{i}", points, seeds)], seeds_per_task)
+        trained = table[table["step"] > 0]
+        last = trained.groupby(["point", "seed"])["return"].apply(lambda returns: returns.iloc[-10:].mean())
+        last = last.astype(float)
+        named = pd.DataFrame(points).assign(point=range(len(points)))
+        scores.append(last.rename("score").reset_index().merge(named, on="point"))
+        by_point = pd.concat(scores).groupby(list(grid))["score"]
+        merged = by_point.agg(["count", "mean", "std"]).reset_index().rename(columns={"mean": "score"})
+        # Points seen on more seeds have survived a round; only they can win.
+        ranked = merged.sort_values(["count", "score"], ascending=False)
+        points = ranked.head(num_kept)[list(grid)].to_dict("records")
+    return merged.assign(error=merged["std"] / np.sqrt(merged["count"])).drop(columns="std")
+
+
+def best(table, grid: Mapping[str, Any]) -> dict[str, float]:
+    """The point that `tune` chose: of those that came through all rounds, the one with the highest score."""
+    row = table.sort_values(["count", "score"], ascending=False).iloc[0]
+    return {name: float(row[name]) for name in grid}

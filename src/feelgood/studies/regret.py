@@ -13,12 +13,14 @@ Tuning seeds and reporting seeds never meet.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count
+from feelgood.studies.engine import EngineOptions, Plan, Task, run_plans
 
 __all__ = ["RegretStudy", "run"]
 
@@ -47,7 +49,7 @@ ERROR_STEPS = (1, 4, 16, 64)
 
 
 @dataclass(frozen=True)
-class RegretStudy:
+class RegretStudy(EngineOptions):
     """Regret of every algorithm of Table 1 in linear MDPs, beside its theory."""
 
     preset: Literal["quick", "default"] = "quick"
@@ -69,6 +71,7 @@ class RegretStudy:
     """Folder for results; one that holds an unfinished run of the same study is continued."""
 
     def __post_init__(self):
+        super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
         for name, value in _PRESETS[self.preset].items():
             if not getattr(self, name):
@@ -102,37 +105,55 @@ _PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+_WHAT = {
+    "curves": "cumulative regret at marked episodes, a row per MDP, algorithm, constants, seed and episode",
+    "exponents": "cumulative regret at several dimensions and horizons",
+    "budget": "regret by sampler and gradients per stage and episode",
+    "errors": "total variation between what is sampled and the posterior, a row per sampler, steps, seed and episode",
+    "complexity": "gradients needed for a given total variation",
+}
+FILES = {
+    **{f"{part}.parquet": line for part, line in _WHAT.items()},
+    **{f"{part}.{ending}": f"figure of {part}" for part in PARTS for ending in ("png", "pdf")},
+    "summary.md": "tables for people",
+}
+
+
 def run(study: RegretStudy, report=print) -> list[Path]:
     """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
+    import pandas as pd
+
     from feelgood.results import regret as results
     from feelgood.results import store, style
-    from feelgood.results.progress import bar
 
-    with store.recorded(study.output, "regret", study):
+    seeds = {"reporting": range(study.num_seeds), "tuning": _tuning_seeds(study)}
+    with store.recorded(study.output, "regret", study, seeds=seeds, files=FILES) as facts:
         paths: list[Path] = []
         tables: dict[str, Any] = {}
-        with bar() as progress:
-            for part in study.parts:
-                tables[part] = _PARTS[part](study, progress)
-                store.write_table(study.output / f"{part}.parquet", tables[part])
-                paths.append(study.output / f"{part}.parquet")
-                paths += style.save(results.DRAW[part](tables[part]), study.output / part)
+        for part in study.parts:
+            plans = _PARTS[part](study)
+            tables[part] = pd.concat(run_plans(study, plans, study.output, facts, title=part), ignore_index=True)
+            store.write_table(study.output / f"{part}.parquet", tables[part])
+            paths.append(study.output / f"{part}.parquet")
+            paths += style.save(results.DRAW[part](tables[part]), study.output / part)
         text = results.as_markdown(tables)
         store.write_text(study.output / "summary.md", text)
         report(text)
     return [*paths, study.output / "summary.md"]
 
 
-def _cell(study: RegretStudy, name: str, facts: Any, make):
-    """The table `make()` returns, or the one it returned before for the same facts."""
+def _table(name: str, facts: Any, make: Callable[..., Any], *arguments: Any) -> Plan:
+    """Part of a plan: asks for the table `make(*arguments)`, kept under the name and all that it depends on."""
     from feelgood.results import store
 
-    path = study.output / "cells" / f"{name}-{store.fingerprint(facts)}.parquet"
-    if path.exists():
-        return store.read_table(path)
-    table = make()
-    store.write_table(path, table)
+    run = partial(_make, make, *arguments)
+    (table,) = yield [Task(name, f"{name}-{store.fingerprint(facts)}.parquet", run)]
     return table
+
+
+def _make(make: Callable[..., Any], *arguments: Any) -> Any:
+    *own, _, _ = arguments  # without a bar and a checkpoint: these are short
+    return make(*own)
 
 
 def _regrets(mdp, algorithm: str, num_episodes: int, scales: Sequence[Mapping[str, float]], seeds: Sequence[int]):
@@ -155,27 +176,31 @@ def _regrets(mdp, algorithm: str, num_episodes: int, scales: Sequence[Mapping[st
     return np.asarray(regret).reshape(len(scales), len(seeds), num_episodes)
 
 
-def _tuned(study: RegretStudy, mdp_name: str, algorithm: str) -> dict[str, float]:
-    """The scales with the least regret on tuning seeds."""
-    import pandas as pd
+def _tuning_seeds(study: RegretStudy) -> range:
+    return range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + study.tuning_seeds)
 
-    from feelgood.linear import mdps
+
+def _tuned(study: RegretStudy, mdp_name: str, algorithm: str) -> Plan:
+    """Part of a plan: the scales with the least regret on tuning seeds."""
     from feelgood.linear.algorithms import ALGORITHMS
 
     grid = ALGORITHMS[algorithm].grid
     if not grid:
         return {}
-
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    seeds = range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + study.tuning_seeds)
-
-    def make() -> pd.DataFrame:
-        regret = _regrets(mdps.SUITE[mdp_name](), algorithm, study.num_episodes, points, seeds)
-        return pd.DataFrame(points).assign(regret=regret.sum(-1).mean(-1))
-
-    table = _cell(study, f"tune-{mdp_name}-{algorithm}", [points, study.num_episodes, study.tuning_seeds], make)
+    facts = [points, study.num_episodes, study.tuning_seeds]
+    table = yield from _table(f"tune-{mdp_name}-{algorithm}", facts, _tuning_table, study, mdp_name, algorithm, points)
     best = table.sort_values("regret", kind="stable").iloc[0]
     return {name: float(best[name]) for name in grid}
+
+
+def _tuning_table(study: RegretStudy, mdp_name: str, algorithm: str, points: Sequence[Mapping[str, float]]):
+    import pandas as pd
+
+    from feelgood.linear import mdps
+
+    regret = _regrets(mdps.SUITE[mdp_name](), algorithm, study.num_episodes, points, _tuning_seeds(study))
+    return pd.DataFrame(points).assign(regret=regret.sum(-1).mean(-1))
 
 
 def _marks(num_episodes: int):
@@ -202,65 +227,73 @@ def _tidy(regret, seeds, **labels):
     )
 
 
-def _curves(study: RegretStudy, progress):
+def _curves(study: RegretStudy) -> list[Plan]:
+    return [_curve(study, *pair) for pair in itertools.product(study.mdps, study.algorithms)]
+
+
+def _curve(study: RegretStudy, mdp_name: str, algorithm: str) -> Plan:
+    from feelgood.linear.algorithms import ALGORITHMS
+
+    choices = {"tuned": (yield from _tuned(study, mdp_name, algorithm))}
+    if ALGORITHMS[algorithm].grid:
+        choices["theory"] = ALGORITHMS[algorithm].theory
+    facts = [choices, study.num_episodes, study.num_seeds]
+    name = f"curves-{mdp_name}-{algorithm}"
+    return (yield from _table(name, facts, _curve_table, study, mdp_name, algorithm, choices))
+
+
+def _curve_table(study: RegretStudy, mdp_name: str, algorithm: str, choices: Mapping[str, Mapping[str, float]]):
     import pandas as pd
 
     from feelgood.linear import mdps, theory
-    from feelgood.linear.algorithms import ALGORITHMS
 
-    tables = []
-    cells = list(itertools.product(study.mdps, study.algorithms))
-    with progress.count("curves", len(cells)) as begin:
-        for mdp_name, algorithm in cells:
-            begin(f"{algorithm} on {mdp_name}")
-            choices = {"tuned": _tuned(study, mdp_name, algorithm)}
-            if ALGORITHMS[algorithm].grid:
-                choices["theory"] = ALGORITHMS[algorithm].theory
-
-            def make(mdp_name=mdp_name, algorithm=algorithm, choices=choices) -> pd.DataFrame:
-                seeds = range(study.num_seeds)
-                mdp = mdps.SUITE[mdp_name]()
-                regret = _regrets(mdp, algorithm, study.num_episodes, list(choices.values()), seeds)
-                bound = theory.corollary_bound(mdp.dimension, mdp.horizon, study.num_episodes).origin
-                labels = {"mdp": mdp_name, "algorithm": algorithm, "bound": bound}
-                return pd.concat(
-                    _tidy(values, seeds, **labels, constants=name, **scales)
-                    for (name, scales), values in zip(choices.items(), regret, strict=True)
-                )
-
-            facts = [choices, study.num_episodes, study.num_seeds]
-            tables.append(_cell(study, f"curves-{mdp_name}-{algorithm}", facts, make))
-    return pd.concat(tables, ignore_index=True)
+    seeds = range(study.num_seeds)
+    mdp = mdps.SUITE[mdp_name]()
+    regret = _regrets(mdp, algorithm, study.num_episodes, list(choices.values()), seeds)
+    bound = theory.corollary_bound(mdp.dimension, mdp.horizon, study.num_episodes).origin
+    labels = {"mdp": mdp_name, "algorithm": algorithm, "bound": bound}
+    return pd.concat(
+        _tidy(values, seeds, **labels, constants=name, **scales)
+        for (name, scales), values in zip(choices.items(), regret, strict=True)
+    )
 
 
-def _exponents(study: RegretStudy, progress):
+def _exponents(study: RegretStudy) -> list[Plan]:
     """Regret on hypercubes of several d and H, scales tuned at the base alone; T = HK is the same at every H."""
-    import pandas as pd
+    settings = [(d, HORIZONS[0]) for d in DIMENSIONS] + [(DIMENSIONS[0], h) for h in HORIZONS[1:]]
+    return [_exponent(study, algorithm, *sizes) for algorithm, sizes in itertools.product(study.algorithms, settings)]
 
+
+def _exponent(study: RegretStudy, algorithm: str, dimension: int, horizon: int) -> Plan:
+    scales = yield from _tuned(study, "hypercube", algorithm)
+    facts = [scales, study.num_episodes, study.num_seeds]
+    name = f"exponents-{algorithm}-{dimension}-{horizon}"
+    return (yield from _table(name, facts, _exponent_table, study, algorithm, dimension, horizon, scales))
+
+
+def _exponent_table(study: RegretStudy, algorithm: str, dimension: int, horizon: int, scales: Mapping[str, float]):
     from feelgood.linear import mdps
 
-    settings = [(d, HORIZONS[0]) for d in DIMENSIONS] + [(DIMENSIONS[0], h) for h in HORIZONS[1:]]
-    cells = list(itertools.product(study.algorithms, settings))
-    tables = []
-    with progress.count("exponents", len(cells)) as begin:
-        for algorithm, (dimension, horizon) in cells:
-            begin(f"{algorithm} at d = {dimension}, H = {horizon}")
-            scales = _tuned(study, "hypercube", algorithm)
-
-            def make(algorithm=algorithm, dimension=dimension, horizon=horizon, scales=scales) -> pd.DataFrame:
-                num_episodes = study.num_episodes * HORIZONS[0] // horizon
-                mdp = mdps.hypercube(dimension, horizon)
-                seeds = range(study.num_seeds)
-                regret = _regrets(mdp, algorithm, num_episodes, [scales], seeds)[0]
-                return _tidy(regret, seeds, algorithm=algorithm, dimension=dimension, horizon=horizon)
-
-            facts = [scales, study.num_episodes, study.num_seeds]
-            tables.append(_cell(study, f"exponents-{algorithm}-{dimension}-{horizon}", facts, make))
-    return pd.concat(tables, ignore_index=True)
+    num_episodes = study.num_episodes * HORIZONS[0] // horizon
+    seeds = range(study.num_seeds)
+    regret = _regrets(mdps.hypercube(dimension, horizon), algorithm, num_episodes, [scales], seeds)[0]
+    return _tidy(regret, seeds, algorithm=algorithm, dimension=dimension, horizon=horizon)
 
 
-def _budget(study: RegretStudy, progress):
+def _budget(study: RegretStudy) -> list[Plan]:
     """Regret of Algorithm 1 by sampler and gradients per stage and episode, weights as exact sampling likes them."""
+    return [_spend(study, *pair) for pair in itertools.product(study.mdps, _SAMPLERS)]
+
+
+def _spend(study: RegretStudy, mdp_name: str, sampler: str) -> Plan:
+    scales = yield from _tuned(study, mdp_name, "ase_exact")
+    num_episodes = study.num_episodes // 2
+    facts = [_SAMPLERS[sampler], scales, BUDGETS, num_episodes, study.num_seeds]
+    name = f"budget-{mdp_name}-{sampler.split(',')[0]}"
+    return (yield from _table(name, facts, _budget_table, study.num_seeds, num_episodes, mdp_name, sampler, scales))
+
+
+def _budget_table(num_seeds: int, num_episodes: int, mdp_name: str, sampler: str, scales: Mapping[str, float]):
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -270,49 +303,24 @@ def _budget(study: RegretStudy, progress):
     from feelgood.linear.algorithms import feel_good_options
     from feelgood.parallel import over_devices
 
-    num_episodes = study.num_episodes // 2
-    cells = list(itertools.product(study.mdps, _SAMPLERS))
-    tables = []
-    with progress.count("budget", len(cells)) as begin:
-        for mdp_name, name in cells:
-            begin(f"{name} on {mdp_name}")
-            scales = _tuned(study, mdp_name, "ase_exact")
+    mdp = mdps.SUITE[mdp_name]()
+    kind, arguments, cost, keep = _SAMPLERS[sampler]
+    scheme = getattr(schemes, kind)(*arguments)
+    options = feel_good_options(mdp.features, mdp.horizon, num_episodes, scales)
 
-            def make(mdp_name=mdp_name, name=name, scales=scales) -> pd.DataFrame:
-                mdp = mdps.SUITE[mdp_name]()
-                kind, arguments, cost, keep = _SAMPLERS[name]
-                scheme = getattr(schemes, kind)(*arguments)
-                options = feel_good_options(mdp.features, mdp.horizon, num_episodes, scales)
+    def one(seed, num_updates):
+        learner = lsvi_ase(mdp.features, mdp.horizon, scheme, num_updates=num_updates, keep_momentum=keep, **options)
+        curve = learn(jax.random.key(seed), mdp, learner, num_episodes)
+        return curve.regret.sum(), curve.facts.num_gradients.mean() / mdp.horizon
 
-                def one(seed, num_updates):
-                    learner = lsvi_ase(
-                        mdp.features, mdp.horizon, scheme, num_updates=num_updates, keep_momentum=keep, **options
-                    )
-                    curve = learn(jax.random.key(seed), mdp, learner, num_episodes)
-                    return curve.regret.sum(), curve.facts.num_gradients.mean() / mdp.horizon
-
-                seeds = np.arange(study.num_seeds)
-                mapped = over_devices(one, num_shared=1)
-                rows = []
-                for budget in [b for b in BUDGETS if b >= cost] if cost else [0]:
-                    regret, gradients = mapped(jnp.asarray(seeds), jnp.int32(max(budget // max(cost, 1), 1)))
-                    rows.append(
-                        pd.DataFrame(
-                            {
-                                "mdp": mdp_name,
-                                "sampler": name,
-                                "budget": budget,
-                                "seed": seeds,
-                                "regret": np.asarray(regret),
-                                "gradients": np.asarray(gradients),
-                            }
-                        )
-                    )
-                return pd.concat(rows)
-
-            facts = [_SAMPLERS[name], scales, BUDGETS, num_episodes, study.num_seeds]
-            tables.append(_cell(study, f"budget-{mdp_name}-{name.split(',')[0]}", facts, make))
-    return pd.concat(tables, ignore_index=True)
+    seeds = np.arange(num_seeds)
+    mapped = over_devices(one, num_shared=1)
+    rows = []
+    for budget in [b for b in BUDGETS if b >= cost] if cost else [0]:
+        regret, gradients = mapped(jnp.asarray(seeds), jnp.int32(max(budget // max(cost, 1), 1)))
+        columns = {"seed": seeds, "regret": np.asarray(regret), "gradients": np.asarray(gradients)}
+        rows.append(pd.DataFrame({"mdp": mdp_name, "sampler": sampler, "budget": budget, **columns}))
+    return pd.concat(rows)
 
 
 # Name: scheme, its arguments, gradients of one step, whether momentum is kept.
@@ -328,8 +336,18 @@ _SAMPLERS: dict[str, tuple[str, tuple, int, bool]] = {
 }
 
 
-def _errors(study: RegretStudy, progress):
+# Schemes whose law after any number of steps is known, with their arguments.
+_MEASURED: dict[str, tuple] = {"lmc": (), "ulmc": (), "baoab": (1.0, 0.5)}
+
+
+def _errors(study: RegretStudy) -> list[Plan]:
     """δ of every episode by sampler and steps, with the corollary's weights on the random linear MDP."""
+    num_episodes, num_seeds = min(study.num_episodes, 300), min(study.num_seeds, 8)
+    facts = [ERROR_STEPS, num_episodes, study.num_seeds]
+    return [_table(f"errors-{name}", facts, _error_table, name, num_episodes, num_seeds) for name in _MEASURED]
+
+
+def _error_table(name: str, num_episodes: int, num_seeds: int):
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -339,98 +357,77 @@ def _errors(study: RegretStudy, progress):
     from feelgood.linear.errors import feel_good_error, stage_error
 
     mdp = mdps.SUITE["simplex"]()
-    d, horizon, num_episodes = mdp.dimension, mdp.horizon, min(study.num_episodes, 300)
+    d, horizon = mdp.dimension, mdp.horizon
     loss_weight, feel_good_weight = theory.corollary_weights(d, horizon, num_episodes)
-    samplers = {
-        "lmc": schemes.lmc(),
-        "ulmc": schemes.ulmc(),
-        "baoab": schemes.baoab(1.0, 0.5),
-    }
-    tables = []
-    with progress.count("errors", len(samplers)) as begin:
-        for name, scheme in samplers.items():
-            begin(name)
+    scheme = getattr(schemes, name)(*_MEASURED[name])
 
-            def measure(stage, start, num_updates, scheme=scheme):
-                kernel = scheme.kernel(stage.largest)
-                where = (kernel, stage.precision, stage.mean, start, num_updates)
-                if stage.feel_good_weight is None:
-                    error = stage_error(*where)
-                    return error, error
-                bounds = feel_good_error(*where, stage.features, stage.feel_good_weight)
-                return bounds.lower, bounds.upper
+    def measure(stage, start, num_updates):
+        kernel = scheme.kernel(stage.largest)
+        where = (kernel, stage.precision, stage.mean, start, num_updates)
+        if stage.feel_good_weight is None:
+            error = stage_error(*where)
+            return error, error
+        bounds = feel_good_error(*where, stage.features, stage.feel_good_weight)
+        return bounds.lower, bounds.upper
 
-            def make(name=name, scheme=scheme, measure=measure) -> pd.DataFrame:
-                @jax.jit
-                def runs(seeds, num_updates):
-                    learner = lsvi_ase(
-                        mdp.features,
-                        horizon,
-                        scheme,
-                        num_updates=num_updates,
-                        loss_weight=loss_weight,
-                        feel_good_weight=feel_good_weight,
-                        measure=measure,
-                    )
-                    return jax.vmap(lambda seed: learn(jax.random.key(seed), mdp, learner, num_episodes))(seeds)
+    @jax.jit
+    def runs(seeds, num_updates):
+        learner = lsvi_ase(
+            mdp.features,
+            horizon,
+            scheme,
+            num_updates=num_updates,
+            loss_weight=loss_weight,
+            feel_good_weight=feel_good_weight,
+            measure=measure,
+        )
+        return jax.vmap(lambda seed: learn(jax.random.key(seed), mdp, learner, num_episodes))(seeds)
 
-                rows = []
-                seeds = np.arange(min(study.num_seeds, 8))
-                episodes = np.arange(1, num_episodes + 1)
-                weights = theory.sampling_weights(
-                    episodes,
-                    loss_weight=loss_weight,
-                    feel_good_weight=feel_good_weight,
-                    bound=horizon,
-                    horizon=horizon,
-                )
-                for num_updates in ERROR_STEPS:
-                    curve = runs(jnp.asarray(seeds), jnp.int32(num_updates))
-                    lower, upper = (np.asarray(x, np.float64) for x in curve.facts.measured)
-                    lower, upper = np.nan_to_num(lower, nan=0.0), np.nan_to_num(upper, nan=1.0)
-                    rows.append(
-                        pd.DataFrame(
-                            {
-                                "sampler": name,
-                                "steps": num_updates,
-                                "seed": np.repeat(seeds, num_episodes),
-                                "episode": np.tile(episodes, len(seeds)),
-                                "later": upper[..., 1:].sum(-1).ravel(),
-                                "first_low": lower[..., 0].ravel(),
-                                "first_high": upper[..., 0].ravel(),
-                                "stages": horizon,
-                                "weight": np.tile(weights, len(seeds)),
-                                "regret": np.cumsum(curve.regret, axis=1).ravel(),
-                                "allowed": np.tile(
-                                    theory.allowed_error(episodes, d, horizon, num_episodes), len(seeds)
-                                ),
-                                "origin": theory.corollary_bound(d, horizon, num_episodes).origin,
-                            }
-                        )
-                    )
-                return pd.concat(rows)
-
-            facts = [ERROR_STEPS, num_episodes, study.num_seeds]
-            tables.append(_cell(study, f"errors-{name}", facts, make))
-    return pd.concat(tables, ignore_index=True)
+    seeds = np.arange(num_seeds)
+    episodes = np.arange(1, num_episodes + 1)
+    weights = theory.sampling_weights(
+        episodes, loss_weight=loss_weight, feel_good_weight=feel_good_weight, bound=horizon, horizon=horizon
+    )
+    allowed = theory.allowed_error(episodes, d, horizon, num_episodes)
+    rows = []
+    for num_updates in ERROR_STEPS:
+        curve = runs(jnp.asarray(seeds), jnp.int32(num_updates))
+        lower, upper = (np.asarray(x, np.float64) for x in curve.facts.measured)
+        lower, upper = np.nan_to_num(lower, nan=0.0), np.nan_to_num(upper, nan=1.0)
+        rows.append(
+            pd.DataFrame(
+                {
+                    "sampler": name,
+                    "steps": num_updates,
+                    "seed": np.repeat(seeds, num_episodes),
+                    "episode": np.tile(episodes, num_seeds),
+                    "later": upper[..., 1:].sum(-1).ravel(),
+                    "first_low": lower[..., 0].ravel(),
+                    "first_high": upper[..., 0].ravel(),
+                    "stages": horizon,
+                    "weight": np.tile(weights, num_seeds),
+                    "regret": np.cumsum(curve.regret, axis=1).ravel(),
+                    "allowed": np.tile(allowed, num_seeds),
+                    "origin": theory.corollary_bound(d, horizon, num_episodes).origin,
+                }
+            )
+        )
+    return pd.concat(rows)
 
 
-def _complexity(study: RegretStudy, progress):
+def _complexity(study: RegretStudy) -> list[Plan]:
+    from feelgood.linear import complexity
+
+    return [_table(f"complexity-{name}", [], _complexity_table, name) for name in complexity.SCHEMES]
+
+
+def _complexity_table(name: str):
     import pandas as pd
 
     from feelgood.linear import complexity
 
-    tables = []
-    with progress.count("complexity", len(complexity.SCHEMES)) as begin:
-        for name in complexity.SCHEMES:
-            begin(name)
-
-            def make(name=name) -> pd.DataFrame:
-                rows = complexity.sweep([name])
-                return pd.DataFrame(rows).merge(pd.DataFrame(complexity.exponents(rows)), on=["scheme", "varied"])
-
-            tables.append(_cell(study, f"complexity-{name}", [], make))
-    return pd.concat(tables, ignore_index=True)
+    rows = complexity.sweep([name])
+    return pd.DataFrame(rows).merge(pd.DataFrame(complexity.exponents(rows)), on=["scheme", "varied"])
 
 
 _PARTS = {

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from feelgood.checks import check_count
 
@@ -19,7 +20,7 @@ class SamplersStudy:
     seed: int = 0
     """Of all randomness."""
     output: Path = Path("runs/samplers")
-    """Folder for the figure."""
+    """Folder for the figure and its table; one that was stopped begins again, which takes a minute."""
 
     def __post_init__(self):
         check_count("num_chains", self.num_chains)
@@ -27,15 +28,34 @@ class SamplersStudy:
         check_count("seed", self.seed, minimum=0)
 
 
+FILES = {
+    "distances.csv": "sliced 2-Wasserstein distance between chains and exact draws, and that between two sets of exact "
+    "draws (floor)",
+    "samplers.png": "the posterior, the draws of each sampler and their distances",
+    "samplers.pdf": "the posterior, the draws of each sampler and their distances",
+}
+
+
 def run(study: SamplersStudy, report=print) -> list[Path]:
     """Runs the study, draws the figure and returns the paths of its files."""
+    from feelgood.results import store, style
+
+    seeds = {"all": range(study.seed, study.seed + 1)}
+    with store.recorded(study.output, "samplers", study, seeds=seeds, files=FILES):
+        table, figure = _measure(study, report)
+        store.write_text(study.output / "distances.csv", table.to_csv(index=False))
+        return [study.output / "distances.csv", *style.save(figure, study.output / "samplers")]
+
+
+def _measure(study: SamplersStudy, report):
+    """The table of distances, and the figure."""
     import jax
     import jax.numpy as jnp
     import numpy as np
+    import pandas as pd
 
     from feelgood import samplers
     from feelgood.results.samplers import draw_samplers
-    from feelgood.results.style import save
 
     # Q(s₁, a) = ⟨w, φ_a⟩ for three actions, of which the data have made two look alike and one look bad.
     mean = jnp.array([0.0, -0.2])
@@ -46,20 +66,7 @@ def run(study: SamplersStudy, report=print) -> list[Path]:
     def potential(w):
         return (w - mean) @ precision @ (w - mean) / 2 - weight * jnp.max(features @ w)
 
-    zoo = {
-        "langevin": samplers.langevin(0.1),
-        "adam_langevin": samplers.adam_langevin(0.1, bias_factor=0.1),
-        "preconditioned_langevin": samplers.preconditioned_langevin(0.1, epsilon=0.5),
-        "underdamped": samplers.underdamped(0.1, 1.5),
-        "underdamped_exact": samplers.underdamped_exact(0.2, 1.5),
-        "underdamped_splitting": samplers.underdamped_splitting(0.4, 1.5),
-        "adaptive_underdamped": samplers.adaptive_underdamped(0.2, 1.5, bias_factor=0.1),
-        "adaptive, noise in params": samplers.adaptive_underdamped(0.2, 1.5, bias_factor=0.1, noise_in="params"),
-        "mala": samplers.mala(0.3),
-        "hmc": samplers.hmc(0.5, 3),
-        "proximal": samplers.proximal(0.2),
-        "exact_feel_good": samplers.exact_feel_good(mean, precision, features, weight),
-    }
+    zoo = _zoo(mean, precision, features, weight)
     key_reference, key_floor, key_chains = jax.random.split(jax.random.key(study.seed), 3)
     exact = zoo["exact_feel_good"]
     draw_exact = jax.jit(jax.vmap(lambda key: exact.step(key, exact.init(mean), None)[0].params))
@@ -85,16 +92,38 @@ def run(study: SamplersStudy, report=print) -> list[Path]:
     offset = points - np.asarray(mean)
     gaussian = -np.einsum("...i,ij,...j", offset, np.asarray(precision), offset) / 2
     bonus = weight * np.max(points @ np.asarray(features).T, axis=-1)
+    floor = float(np.mean([_sliced_wasserstein(other, reference) for other in others]))
     figure = draw_samplers(
         grid,
         {"posterior": np.exp(gaussian), "with its feel-good term": _normalised(gaussian + bonus)},
         draws,
         distances,
         marks,
-        float(np.mean([_sliced_wasserstein(other, reference) for other in others])),
+        floor,
         f"{study.num_chains} chains of each sampler, all from the same point, after {study.num_steps} steps",
     )
-    return save(figure, study.output / "samplers")
+    rows = [pd.DataFrame({"sampler": name, "step": marks, "distance": own}) for name, own in distances.items()]
+    return pd.concat(rows, ignore_index=True).assign(floor=floor), figure
+
+
+def _zoo(mean, precision, features, weight: float) -> dict[str, Any]:
+    """Every sampler by name, with settings that suit this posterior."""
+    from feelgood import samplers
+
+    return {
+        "langevin": samplers.langevin(0.1),
+        "adam_langevin": samplers.adam_langevin(0.1, bias_factor=0.1),
+        "preconditioned_langevin": samplers.preconditioned_langevin(0.1, epsilon=0.5),
+        "underdamped": samplers.underdamped(0.1, 1.5),
+        "underdamped_exact": samplers.underdamped_exact(0.2, 1.5),
+        "underdamped_splitting": samplers.underdamped_splitting(0.4, 1.5),
+        "adaptive_underdamped": samplers.adaptive_underdamped(0.2, 1.5, bias_factor=0.1),
+        "adaptive, noise in params": samplers.adaptive_underdamped(0.2, 1.5, bias_factor=0.1, noise_in="params"),
+        "mala": samplers.mala(0.3),
+        "hmc": samplers.hmc(0.5, 3),
+        "proximal": samplers.proximal(0.2),
+        "exact_feel_good": samplers.exact_feel_good(mean, precision, features, weight),
+    }
 
 
 def _normalised(log_density):

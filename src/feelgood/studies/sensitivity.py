@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feelgood.checks import check_choice, check_count
-from feelgood.studies.nchain import OPTIMUM, run_cell
+from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_runs, tables_of
+from feelgood.studies.engine import Plan, run_plans
 
 __all__ = ["VALUES", "SensitivityStudy", "run"]
 
@@ -19,7 +20,7 @@ AGENTS = ("fg_ulmcdqn", "steady_fg_ulmcdqn")
 
 
 @dataclass(frozen=True)
-class SensitivityStudy:
+class SensitivityStudy(CellOptions):
     """Score on the N-chain against feel-good weight and friction, all else at its default."""
 
     agents: tuple[str, ...] = AGENTS
@@ -34,18 +35,36 @@ class SensitivityStudy:
     """Folder for results; one that holds an unfinished run of the same study is continued."""
 
     def __post_init__(self):
+        super().__post_init__()
         for agent in self.agents:
             check_choice("agents", agent, AGENTS)
         check_count("length", self.length, minimum=4)
-        check_count("num_steps", self.num_steps, minimum=1000)
-        if self.num_steps % 1000:
-            raise ValueError(f"num_steps must be a multiple of 1000, got {self.num_steps}")
-        check_count("num_seeds", self.num_seeds)
+        check_runs(self.num_steps, self.num_seeds)
 
 
 def points() -> list[tuple[str, float]]:
     """Every hyper-parameter with every value it takes."""
     return [(name, value) for name, values in VALUES.items() for value in values]
+
+
+FILES = {
+    "sensitivity.csv": "a row per agent, hyper-parameter and value: scores with 95% confidence intervals over seeds",
+    "sensitivity.png": "score against each hyper-parameter",
+    "sensitivity.pdf": "score against each hyper-parameter",
+}
+
+
+def plan(study: SensitivityStudy, agent: str) -> Plan:
+    """One agent at all points; returns a summary of each."""
+    from feelgood.results import nchain as results
+
+    values = [{name: value} for name, value in points()]
+    cell = Cell(f"nchain-{study.length}", agent, "sensitivity", values, range(study.num_seeds), study.num_steps)
+    (table,) = yield from tables_of([cell], study.seeds_per_task)
+    return [
+        results.summarise(table[table["point"] == i], OPTIMUM).assign(parameter=name, value=value)
+        for i, (name, value) in enumerate(points())
+    ]
 
 
 def run(study: SensitivityStudy, report=print) -> list[Path]:
@@ -54,26 +73,11 @@ def run(study: SensitivityStudy, report=print) -> list[Path]:
 
     from feelgood.results import nchain as results
     from feelgood.results import store, style
-    from feelgood.results.progress import bar
 
-    with store.recorded(study.output, "sensitivity", study):
-        tables = []
-        with bar() as progress:
-            for agent in study.agents:
-                cell = run_cell(
-                    study.output,
-                    study.length,
-                    agent,
-                    "sensitivity",
-                    [{name: value} for name, value in points()],
-                    range(study.num_seeds),
-                    progress,
-                    num_steps=study.num_steps,
-                )
-                for i, (name, value) in enumerate(points()):
-                    summary = results.summarise(cell[cell["point"] == i], OPTIMUM)
-                    tables.append(summary.assign(parameter=name, value=value))
-        table = pd.concat(tables, ignore_index=True)
+    seeds = {"all": range(study.num_seeds)}
+    with store.recorded(study.output, "sensitivity", study, seeds=seeds, files=FILES) as facts:
+        done = run_plans(study, [plan(study, agent) for agent in study.agents], study.output, facts)
+        table = pd.concat([summary for summaries in done for summary in summaries], ignore_index=True)
         paths = [study.output / "sensitivity.csv"]
         store.write_text(paths[0], table.to_csv(index=False))
         report(results.sensitivity_as_markdown(table))

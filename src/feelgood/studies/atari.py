@@ -1,0 +1,576 @@
+"""The Atari study, after the paper's Figure 2 and table of scores: eight hard games, nine agents, 50 million frames.
+
+What `paper` stands for, and where it is not what the paper did:
+
+- 250 environments step in parallel instead of one, at the same replay ratio: one gradient step for 10 environment
+  steps, done in blocks of 25. Policies are thus up to 250 steps older than in the paper when they act.
+- The step in which an environment resets itself counts as a step, and in its first 500 steps each environment begins
+  anew once, at a time of its own, so that they do not all play the same.
+- The stack of an episode's first observation is its first frame repeated.
+- Learning begins after 20,000 steps; the paper does not say when.
+- Every agent has double targets over three steps, as the paper's own have; the scores that it gives for IQN, C51 and
+  Prioritized DQN are of other code and another protocol.
+- Hyper-parameters are one point for all games (`feelgood.agents.ZOO`), not the best of a sweep for each.
+
+`dopamine` differs in the emulator alone: sticky actions with probability 0.25, episodes that end with the game and not
+with a life, and pixels divided by 255. `eta` and `gamma` are the paper's Figure 3 on Alien. `quick` shows that all
+works, and nothing else.
+
+A run is a game, an agent, a seed and a point of hyper-parameters; each is kept in a file of its own. While it goes, a
+folder beside that file holds its replay and its last checkpoint.
+"""
+
+import hashlib
+import importlib.util
+import itertools
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from feelgood.checks import check_choice, check_count, check_positive
+from feelgood.studies.engine import EngineOptions, Plan, Task, run_plans
+from feelgood.studies.nchain import GRIDS
+
+__all__ = ["AGENTS", "DOPAMINE", "GAMES", "PAPER", "AtariStudy", "Run", "parse_hyper", "parse_vary", "run", "runs_of"]
+
+GAMES = ("alien", "freeway", "gravitar", "hero", "pitfall", "qbert", "solaris", "venture")
+"""The paper's games."""
+AGENTS = (
+    "iqn",
+    "bootstrapped_dqn",
+    "c51",
+    "prioritized_dqn",
+    "noisynet_dqn",
+    "adam_lmcdqn",
+    "ulmcdqn",
+    "fg_lmcdqn",
+    "fg_ulmcdqn",
+)
+"""Those of the paper's table of scores, in its order."""
+
+FRAMES_PER_STEP = 4
+
+PAPER: dict[str, Any] = {
+    "games": GAMES,
+    "agents": AGENTS,
+    "num_frames": 50_000_000,
+    "num_seeds": 5,
+    "num_envs": 250,
+    "num_chains": 1,
+    "pixel_scale": 1.0,
+    "sticky": 0.0,
+    "episode": "life",
+    "num_warmup_steps": 20_000,
+    "steps_per_update": 10,
+    "num_updates": 1,
+    "batch_size": 32,
+    "capacity": 1_000_000,
+    "n_step": 3,
+    "discount": 0.99,
+    "target_period": 500,
+    "evaluation_frames": 400_000,
+    "num_evaluation_episodes": 5,
+    "max_evaluation_steps": 27_000,
+    "num_stagger_turns": 500,
+    "priority_exponent": 0.6,
+    "importance_exponent": 0.4,
+}
+"""The paper's protocol in parallel environments; the module says what differs."""
+
+DOPAMINE: dict[str, Any] = {**PAPER, "sticky": 0.25, "episode": "game", "pixel_scale": 1 / 255}
+"""The same learning on the emulator as Dopamine sets it, after Machado et al. (2018)."""
+
+_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": PAPER,
+    "dopamine": DOPAMINE,
+    # The paper's sweep.
+    "eta": {
+        **PAPER,
+        "games": ("alien",),
+        "agents": ("fg_ulmcdqn",),
+        "vary": ("feel_good_weight=1,1e-2,1e-3,1e-4,1e-5",),
+    },
+    # The paper tells that very high and very low values fail, but not which ones it tried beside 1 and 10.
+    "gamma": {**PAPER, "games": ("alien",), "agents": ("ulmcdqn",), "vary": ("friction=100,10,1,0.1,0.01",)},
+    "quick": {
+        **PAPER,
+        "games": ("freeway",),
+        "agents": ("fg_ulmcdqn", "dqn"),
+        "num_frames": 20_000,
+        "num_seeds": 1,
+        "num_envs": 20,
+        "num_warmup_steps": 1000,
+        "capacity": 5000,
+        "target_period": 50,
+        "evaluation_frames": 10_000,
+        "num_evaluation_episodes": 1,
+        "max_evaluation_steps": 500,
+        "num_stagger_turns": 100,
+    },
+}
+
+SCALED: dict[str, dict[str, float]] = {
+    **{name: {"step_size": 1e-2} for name in ("fg_ulmcdqn", "steady_fg_ulmcdqn", "ulmcdqn")},
+    **{name: {"step_size": 1e-3} for name in ("fg_lmcdqn", "adam_lmcdqn", "lmcdqn")},
+}
+"""Steps on scaled pixels: the loss is some ten thousand times flatter there than on raw ones."""
+
+SMOKE_FRAMES = 1_000_000
+"""Runs of fewer frames are no results."""
+
+
+def _pairs(option: str, form: str, words: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        try:
+            numbers = read(value)
+        except ValueError:
+            raise ValueError(f"{option} must be of the form {form}, got {word!r}") from None
+        if not name or name in found:
+            raise ValueError(f"{option} must name each hyper-parameter once, got {word!r}")
+        found[name] = numbers
+    return found
+
+
+def parse_hyper(words: Sequence[str]) -> dict[str, float]:
+    """Reads hyper-parameters from words.
+
+    Raises:
+      ValueError: if a word is none such, or a name comes twice.
+
+    Example:
+      >>> parse_hyper(["feel_good_weight=0.01", "friction=10"])
+      {'feel_good_weight': 0.01, 'friction': 10.0}
+    """
+    return _pairs("hyper", "name=number", words, float)
+
+
+def parse_vary(words: Sequence[str]) -> list[tuple[str, float]]:
+    """Reads what to vary, one hyper-parameter at a time, from words.
+
+    Raises:
+      ValueError: if a word is none such, or a name or one of its values comes twice.
+
+    Example:
+      >>> parse_vary(["friction=10,1"])
+      [('friction', 10.0), ('friction', 1.0)]
+    """
+    read = lambda values: tuple(float(value) for value in values.split(","))
+    found = _pairs("vary", "name=number,number", words, read)
+    for name, values in found.items():
+        if len(set(values)) < len(values):
+            raise ValueError(f"vary must not repeat a value, got {name}={','.join(f'{value:g}' for value in values)}")
+    return [(name, value) for name, values in found.items() for value in values]
+
+
+@dataclass(frozen=True)
+class AtariStudy(EngineOptions):
+    """Hard exploration on Atari: learning curves and scores beside the paper's. Needs the extra atari."""
+
+    preset: Literal["quick", "paper", "dopamine", "eta", "gamma"] = "quick"
+    """quick: one game for 20,000 frames, minutes on two cores; a smoke test, not a result. paper: the paper's protocol
+    in 250 parallel environments; for a GPU. dopamine: the same with sticky actions, games instead of lives as
+    episodes, and pixels divided by 255. eta, gamma: on Alien, FG-ULMCDQN against the feel-good weight and ULMCDQN
+    against the friction."""
+    games: tuple[str, ...] = ()
+    """Games, in ALE's spelling; empty for the preset's."""
+    agents: tuple[str, ...] = ()
+    """Agents; empty for the preset's."""
+    num_frames: int = 0
+    """Emulator frames of a run, four a step; 0 for the preset's."""
+    num_seeds: int = 0
+    """Seeds; 0 for the preset's."""
+    hyper: tuple[str, ...] = ()
+    """Hyper-parameters of all agents, as in feel_good_weight=0.01 friction=10; the rest are at their Atari defaults."""
+    vary: tuple[str, ...] = ()
+    """Hyper-parameters to vary one at a time, as in feel_good_weight=1,1e-2,1e-3; empty for the preset's."""
+    num_envs: int = 0
+    """Environments that step in parallel; 0 for the preset's."""
+    num_chains: int = 0
+    """Independent draws of the posterior that share one replay; 0 for the preset's."""
+    pixel_scale: float = 0.0
+    """What pixels, 0 to 255, are multiplied with: 1 in the paper's code; 0 for the preset's."""
+    sticky: float = -1.0
+    """Probability that an action is repeated; below 0 for the preset's."""
+    episode: Literal["preset", "life", "game"] = "preset"
+    """What an episode of training ends with."""
+    num_warmup_steps: int = 0
+    """Environment steps before the first gradient step; 0 for the preset's."""
+    steps_per_update: int = 0
+    """Environment steps for num_updates gradient steps; 0 for the preset's."""
+    num_updates: int = 0
+    """Gradient steps for every steps_per_update environment steps; 0 for the preset's."""
+    batch_size: int = 0
+    """Transitions in a minibatch; 0 for the preset's."""
+    capacity: int = 0
+    """Frames in the replay, 7 kB each; 0 for the preset's."""
+    n_step: int = 0
+    """Steps that a return spans; 0 for the preset's."""
+    discount: float = 0.0
+    """Of future rewards; 0 for the preset's."""
+    target_period: int = 0
+    """Gradient steps between two copies to the target network; 0 for the preset's."""
+    evaluation_frames: int = 0
+    """Frames between two evaluations; 0 for the preset's."""
+    num_evaluation_episodes: int = 0
+    """Full games in an evaluation; 0 for the preset's."""
+    max_evaluation_steps: int = 0
+    """An evaluation's game is cut off after so many steps; 0 for the preset's."""
+    num_stagger_turns: int = 0
+    """Each environment begins anew once in its first so many steps, to spread them out; 0 for the preset's."""
+    priority_exponent: float = -1.0
+    """α of agents with priorities; below 0 for the preset's."""
+    importance_exponent: float = -1.0
+    """β of agents with priorities at the start, 1 at the end; below 0 for the preset's."""
+    form: Literal["released", "paper"] = "released"
+    """Form of the adaptive samplers, see `feelgood.agents.Options`."""
+    reference: tuple[Path, ...] = ()
+    """CSV files of published curves to draw ours against, with columns agent, game, seed, frame, return."""
+    checkpoints: bool = True
+    """Whether a run is kept on disk while it goes, its replay included, to go on with after a stop."""
+    output: Path = Path("runs/atari")
+    """Folder for results; one that holds an unfinished run of the same study is continued."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("preset", self.preset, _PRESETS)
+        for name, value in _PRESETS[self.preset].items():
+            given = getattr(self, name)
+            if given < 0 if name in _FROM_ZERO else given in (0, (), "preset"):
+                object.__setattr__(self, name, value)
+        for game in self.games:
+            check_choice("games", game, _known_games())
+        for agent in self.agents:
+            check_choice("agents", agent, GRIDS)
+        for name in ("games", "agents"):
+            values = getattr(self, name)
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} must not repeat, got {values!r}")
+        check_choice("episode", self.episode, ("life", "game"))
+        check_choice("form", self.form, ("released", "paper"))
+        check_positive("pixel_scale", self.pixel_scale)
+        if not 0 <= self.sticky < 1:
+            raise ValueError(f"sticky must be in [0, 1), got {self.sticky!r}")
+        check_positive("discount", self.discount)
+        for name in _COUNTS:
+            check_count(name, getattr(self, name))
+        if self.evaluation_frames % FRAMES_PER_STEP:
+            raise ValueError(f"evaluation_frames must be a multiple of {FRAMES_PER_STEP}, got {self.evaluation_frames}")
+        if self.num_frames % self.evaluation_frames:
+            raise ValueError(
+                f"num_frames must be a multiple of evaluation_frames = {self.evaluation_frames}, got {self.num_frames}"
+            )
+        if self.num_warmup_steps * FRAMES_PER_STEP >= self.num_frames:
+            most = self.num_frames // FRAMES_PER_STEP
+            raise ValueError(f"num_warmup_steps must be below {most}, all steps of a run, got {self.num_warmup_steps}")
+        for path in self.reference:
+            if not path.is_file():
+                raise ValueError(f"reference must be a CSV file, got {str(path)!r}, which is none")
+        fixed = parse_hyper(self.hyper)
+        for name, _ in parse_vary(self.vary):
+            if name in fixed:
+                raise ValueError(f"vary must name what hyper does not, got {name!r} in both")
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """Arguments of `feelgood.training.machinery.HostProtocol`."""
+        steps = {
+            "num_steps": self.num_frames // FRAMES_PER_STEP,
+            "evaluation_period": self.evaluation_frames // FRAMES_PER_STEP,
+        }
+        return {**{name: getattr(self, name) for name in _PROTOCOL}, **steps}
+
+    @property
+    def emulator(self) -> dict[str, Any]:
+        """Arguments of `feelgood.envs.external.atari`."""
+        return {"sticky": self.sticky, "life_loss": self.episode == "life", "pixel_scale": self.pixel_scale}
+
+
+# What a protocol has in steps and a study in frames is apart.
+_PROTOCOL = (
+    "num_envs",
+    "num_chains",
+    "num_warmup_steps",
+    "steps_per_update",
+    "num_updates",
+    "batch_size",
+    "capacity",
+    "n_step",
+    "discount",
+    "target_period",
+    "num_evaluation_episodes",
+    "max_evaluation_steps",
+    "num_stagger_turns",
+    "priority_exponent",
+    "importance_exponent",
+)
+_COUNTS = (
+    "num_frames",
+    "num_seeds",
+    "evaluation_frames",
+    *(name for name in _PROTOCOL if name != "discount" and not name.endswith("_exponent")),
+)
+# Zero means something for these.
+_FROM_ZERO = ("sticky", "priority_exponent", "importance_exponent")
+
+
+def _known_games() -> Sequence[str]:
+    """All games of the emulator, or where it is missing those of the paper: then a run says what to install."""
+    if importlib.util.find_spec("ale_py") is None:
+        return GAMES
+    import ale_py.roms
+
+    return ale_py.roms.get_all_rom_ids()
+
+
+FILES = {
+    "curves.parquet": "a row per run and evaluation, with the hyper-parameters of the run",
+    "summary.csv": "a row per game and agent: scores with 95% confidence intervals over seeds, and the paper's",
+    "overall.csv": "a row per agent: human-normalised scores over all games, with 95% bootstrap intervals",
+    "summary.md": "both for people",
+    "sensitivity.csv": "a row per game, agent, parameter and value: scores with 95% confidence intervals over seeds",
+    "sensitivity.md": "the same for people",
+    "curves.png": "learning curves, a panel for each game",
+    "curves.pdf": "learning curves, a panel for each game",
+    "sensitivity.png": "learning curves and scores for each value",
+    "sensitivity.pdf": "learning curves and scores for each value",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, and all that it depends on.
+
+    Attributes:
+      game: in ALE's spelling.
+      agent: a member of the zoo.
+      seed: of the run.
+      point: hyper-parameters, the rest being the recipe's on Atari.
+      varied: name and value of the one that is varied, if any; it is in `point` too.
+      protocol: arguments of `HostProtocol`.
+      emulator: arguments of `atari`.
+      form: of the adaptive samplers.
+    """
+
+    game: str
+    agent: str
+    seed: int
+    point: Mapping[str, float]
+    varied: tuple[str, float] | None
+    protocol: Mapping[str, Any]
+    emulator: Mapping[str, Any]
+    form: Literal["released", "paper"] = "released"
+
+    @property
+    def label(self) -> str:
+        """The agent's name in tables; one that is varied tells what is different about it."""
+        return self.agent if self.varied is None else f"{self.agent} {self.varied[0]}={self.varied[1]:g}"
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.game}/{self.label}/seed-{self.seed}"
+
+
+def runs_of(study: AtariStudy) -> list[Run]:
+    """All runs of a study: the first seed of everything first."""
+    fixed = parse_hyper(study.hyper)
+    varied: list[tuple[str, float] | None] = [*parse_vary(study.vary)] or [None]
+    every = itertools.product(range(study.num_seeds), study.games, study.agents, varied)
+    return [
+        Run(
+            game,
+            agent,
+            seed,
+            {**fixed, **dict([point] if point else [])},
+            point,
+            study.protocol,
+            study.emulator,
+            study.form,
+        )
+        for seed, game, agent, point in every
+    ]
+
+
+class _Settings(NamedTuple):
+    hyper: dict[str, float]
+    protocol: Any
+    options: Any
+
+
+def _settings(run: Run) -> _Settings:
+    """All hyper-parameters, the protocol and the options of the agent."""
+    from feelgood import agents
+    from feelgood.training.machinery import HostProtocol
+
+    recipe = agents.ZOO[run.agent]
+    scaled = SCALED.get(run.agent, {}) if run.emulator["pixel_scale"] < 0.1 else {}
+    hyper = {**recipe.hyper, **recipe.atari, **scaled, **run.point}
+    return _Settings(hyper, HostProtocol(**run.protocol), agents.Options(double=True, form=run.form))
+
+
+def _digest(run: Run) -> str:
+    hyper, protocol, options = _settings(run)
+    facts = [run.game, run.agent, run.seed, hyper, asdict(protocol), asdict(options), dict(run.emulator)]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def task_of(run: Run, *, checkpoints: bool = True) -> Task:
+    """The task of a run; the file's name holds a hash of all that the run depends on, defaults included."""
+    words = run.name.replace("/", "-").replace(" ", "-")
+    return Task(run.name, f"{words}-{_digest(run)}.parquet", partial(_run, run, checkpoints))
+
+
+def plan(run: Run, cells: Path, *, checkpoints: bool = True) -> Plan:
+    """One run; returns its curve. Once that is on disk, the folder that the run was kept in is removed."""
+    task = task_of(run, checkpoints=checkpoints)
+    (table,) = yield [task]
+    shutil.rmtree((cells / task.file).with_suffix(".checkpoint"), ignore_errors=True)
+    varied = {} if run.varied is None else {"parameter": run.varied[0], "value": run.varied[1]}
+    return table.assign(agent=run.label, **varied)
+
+
+def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
+    """Trains a run."""
+    from feelgood import agents
+    from feelgood.envs.external import atari
+    from feelgood.results.progress import Moment
+    from feelgood.training.host import train
+
+    hyper, protocol, options = _settings(run)
+    make = lambda spaces, hyper: agents.make_agent(run.agent, spaces, hyper, options)
+    task = atari(run.game, **run.emulator)
+    said: list[str] = []
+    with progress.task(run.name, protocol.num_steps // protocol.evaluation_period) as report:
+        before = None
+
+        def tell(point) -> None:
+            nonlocal before
+            note = "diverged" if not point.is_finite else f"score {point.return_:,.0f}"
+            if before is not None and point.seconds > before.seconds:
+                rate = FRAMES_PER_STEP * (point.step - before.step) / (point.seconds - before.seconds)
+                note = f"{FRAMES_PER_STEP * point.step:,} frames, {rate:,.0f} a second, {note}"
+            before = point
+            report(Moment(point.step // protocol.evaluation_period, note))
+
+        def say(text: str) -> None:
+            said.append(text)
+            report(Moment(0, text))
+
+        outcome = train(
+            task,
+            make,
+            protocol,
+            hyper,
+            run.seed,
+            schedule=agents.anneal,
+            # The name of the engine's own checkpoint is that of a file; a run is kept in a folder.
+            folder=checkpoint.with_suffix("") if checkpoints and checkpoint is not None else None,
+            label=f"{run.name} {_digest(run)}",
+            report=tell,
+            say=say,
+        )
+    return _tabulate(run, hyper, outcome.curve, resumed=bool(said))
+
+
+def _tabulate(run: Run, hyper: Mapping[str, float], curve: Sequence[Any], *, resumed: bool):
+    """One row per evaluation, that of the untrained network first."""
+    import pandas as pd
+
+    rows = [
+        {
+            "game": run.game,
+            "agent": run.agent,
+            "seed": run.seed,
+            "step": point.step,
+            "frame": FRAMES_PER_STEP * point.step,
+            "return": point.return_,
+            "return_spread": point.return_spread,
+            "episode_length": point.episode_length,
+            "training_return": point.training_return,
+            "num_episodes": point.num_episodes,
+            "potential": point.potential,
+            "seconds": point.seconds,
+            "finite": point.is_finite,
+            "resumed": resumed,
+            **hyper,
+        }
+        for point in curve
+    ]
+    return pd.DataFrame(rows)
+
+
+def run(study: AtariStudy, report=print) -> list[Path]:
+    """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
+    import pandas as pd
+
+    from feelgood.results import atari as results
+    from feelgood.results import store, style
+
+    runs = runs_of(study)
+    _check(study, runs)
+    published = results.read_reference(study.reference) if study.reference else None
+    seeds = {"all": range(study.num_seeds)}
+    with store.recorded(study.output, "atari", study, seeds=seeds, files=FILES) as facts:
+        facts["versions"] = {**store.describe_machine()["versions"], **_versions("ale-py", "gymnasium")}
+        cells = study.output / "cells"
+        plans = [plan(each, cells, checkpoints=study.checkpoints) for each in runs]
+        done = run_plans(study, plans, study.output, facts)
+        order = sorted(range(len(runs)), key=lambda i: study.games.index(runs[i].game))  # stable
+        curves = pd.concat([done[i] for i in order], ignore_index=True)
+        store.write_table(study.output / "curves.parquet", curves)
+        paths = [study.output / "curves.parquet"]
+        if study.vary:
+            table = results.sensitivity(curves)
+            texts = {
+                "sensitivity.csv": table.to_csv(index=False),
+                "sensitivity.md": results.sensitivity_as_markdown(table),
+            }
+            figure = {"sensitivity": results.draw_sensitivity(curves)}
+        else:
+            summary, overall = results.summarise(curves, published), results.overall(curves)
+            texts = {
+                "summary.csv": summary.to_csv(index=False),
+                "overall.csv": overall.to_csv(index=False),
+                "summary.md": results.as_markdown(summary, overall),
+            }
+            figure = {"curves": results.draw_curves(curves, published)}
+        if study.num_frames < SMOKE_FRAMES:
+            *_, last = texts
+            texts[last] = f"A smoke test of {study.num_frames:,} frames, not a result.\n\n{texts[last]}"
+        for name, text in texts.items():
+            store.write_text(study.output / name, text)
+            paths.append(study.output / name)
+        report(texts[name])
+        for name, drawn in figure.items():
+            paths += style.save(drawn, study.output / name)
+    return paths
+
+
+def _check(study: AtariStudy, runs: Sequence[Run]) -> None:
+    """Refuses what cannot run before anything is written: games without ROM, points that make no agent, protocols."""
+    from feelgood import agents
+    from feelgood.envs.external import atari
+
+    tasks = {game: atari(game, **study.emulator) for game in study.games}
+    for each in runs:
+        if each.seed:
+            continue  # the same but for the seed
+        for name in each.point:
+            option = "vary" if each.varied is not None and name == each.varied[0] else "hyper"
+            check_choice(f"{option} of {each.agent}", name, agents.ZOO[each.agent].hyper)
+        settings = _settings(each)
+        task = tasks[each.game]
+        spaces = agents.Spaces(task.observation_shape, task.num_actions, task.decode)
+        agents.make_agent(each.agent, spaces, settings.hyper, settings.options)
+
+
+def _versions(*packages: str) -> dict[str, str]:
+    from importlib import metadata
+
+    return {name: metadata.version(name) for name in packages}

@@ -1,0 +1,212 @@
+"""Cells: the batches of runs inside XLA that studies consist of. A cell is points × seeds of one agent.
+
+What a cell yields depends on nothing but the cell, so it can run anywhere and is kept under a name of its own.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from feelgood.checks import check_choice, check_count
+from feelgood.studies.engine import EngineOptions, Task
+
+__all__ = [
+    "FIRST_TUNING_SEED",
+    "OPTIMUM",
+    "Cell",
+    "CellOptions",
+    "check_runs",
+    "make_environment",
+    "tables_of",
+    "task_of",
+]
+
+OPTIMUM = 10.0
+"""Return of the best policy on the N-chain."""
+FIRST_TUNING_SEED = 1_000_000
+"""Seeds below it are for reporting, seeds from it on for choosing hyper-parameters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellOptions(EngineOptions):
+    """Where a study of cells runs, and in which pieces."""
+
+    seeds_per_task: int = 0
+    """Seeds of a batch that run as one task; 0 for all of them. Smaller tasks spread better over a cluster, and less is
+    lost with a worker. Batches of another size may differ in rounding; the same ones do not, whatever the engine."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_count("seeds_per_task", self.seeds_per_task, minimum=0)
+
+
+def check_runs(num_steps: int, num_seeds: int) -> None:
+    """Requires a budget in whole evaluation periods, and seeds for reporting that stay below those for tuning."""
+    check_count("num_steps", num_steps, minimum=1000)
+    if num_steps % 1000:
+        raise ValueError(f"num_steps must be a multiple of 1000, got {num_steps}")
+    check_count("num_seeds", num_seeds)
+    if num_seeds > FIRST_TUNING_SEED:
+        raise ValueError(f"num_seeds must be at most {FIRST_TUNING_SEED}, got {num_seeds}")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Points × seeds of one agent in one environment.
+
+    Attributes:
+      environment: its name, see `make_environment`.
+      agent: a member of the zoo.
+      stage: what the cell is for; part of its name.
+      points: hyper-parameters, the rest being the recipe's defaults.
+      seeds: of the runs of each point.
+      num_steps: environment steps of a run.
+      form: of the adaptive samplers.
+    """
+
+    environment: str
+    agent: str
+    stage: str
+    points: Sequence[Mapping[str, float]]
+    seeds: Sequence[int]
+    num_steps: int
+    form: Literal["released", "paper"] = "released"
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.environment}/{self.agent}/{self.stage}"
+
+
+def make_environment(name: str):
+    """An environment inside XLA by name: `nchain-N`, or one of the diagnostic ones.
+
+    Raises:
+      ValueError: if there is none of that name.
+    """
+    from feelgood import envs
+    from feelgood.envs.diagnostic import DIAGNOSTICS
+
+    kind, _, size = name.partition("-")
+    if kind == "nchain" and size.isdecimal():
+        return envs.nchain(int(size))
+    check_choice("environment", name, ("nchain-N", *DIAGNOSTICS))
+    if name == "nchain-N":
+        raise ValueError("environment must have a number for N, as in 'nchain-25', got 'nchain-N'")
+    return DIAGNOSTICS[name]().environment
+
+
+def _settings(cell: Cell):
+    """All hyper-parameters of each point, the protocol and the options of the agent."""
+    from feelgood import agents
+    from feelgood.training.ingraph import Protocol
+
+    recipe = agents.ZOO[cell.agent]
+    success = OPTIMUM - 1e-3 if cell.environment.startswith("nchain-") else math.inf
+    protocol = Protocol(num_steps=cell.num_steps, num_updates=recipe.num_updates, success_return=success)
+    return [{**recipe.hyper, **point} for point in cell.points], protocol, agents.Options(form=cell.form)
+
+
+def _digest(cell: Cell) -> str:
+    whole, protocol, options = _settings(cell)
+    facts = [whole, list(cell.seeds), dataclasses.asdict(protocol), dataclasses.asdict(options)]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def task_of(cell: Cell) -> Task:
+    """The task of running a cell.
+
+    The file's name holds a hash of all that the runs depend on, defaults included, so that a changed default or grid is
+    run anew and never mixed with old results.
+    """
+    return Task(cell.name, f"{cell.name.replace('/', '-')}-{_digest(cell)}.parquet", partial(_run, cell))
+
+
+def tables_of(cells: Sequence[Cell], seeds_per_task: int = 0) -> Generator[Sequence[Task], list[Any], list[Any]]:
+    """Part of a plan: asks for cells and returns a table for each.
+
+    Args:
+      cells: what to run.
+      seeds_per_task: see `CellOptions`.
+
+    Returns:
+      A list of tables: one row per run and evaluation, with columns `point` (place in `points`), `seed`, `step`,
+      `return` and so on, points in order and within each of them seeds in order.
+    """
+    import pandas as pd
+
+    parts = [_split(cell, seeds_per_task) for cell in cells]
+    tables = iter((yield [task_of(part) for of_cell in parts for part in of_cell]))
+    own = [list(itertools.islice(tables, len(of_cell))) for of_cell in parts]
+    return [
+        each[0] if len(each) == 1 else pd.concat(each).sort_values("point", kind="stable", ignore_index=True)
+        for each in own
+    ]
+
+
+def _split(cell: Cell, seeds_per_task: int) -> list[Cell]:
+    size = seeds_per_task or len(cell.seeds)
+    return [
+        dataclasses.replace(cell, seeds=cell.seeds[start : start + size]) for start in range(0, len(cell.seeds), size)
+    ]
+
+
+def _run(cell: Cell, progress: Any, checkpoint: Path | None):
+    """Trains all runs of a cell at a time."""
+    import jax.numpy as jnp
+    import numpy as np
+
+    from feelgood import agents
+    from feelgood.training import run_batch, trainer
+
+    whole, protocol, options = _settings(cell)
+    make = lambda spaces, hyper: agents.make_agent(cell.agent, spaces, hyper, options)
+    one = trainer(make_environment(cell.environment), make, protocol, agents.anneal)
+    pairs = list(itertools.product(range(len(whole)), cell.seeds))
+    hyper = {key: jnp.asarray([whole[i][key] for i, _ in pairs], jnp.float32) for key in agents.ZOO[cell.agent].hyper}
+    with progress.task(cell.name, protocol.num_chunks) as report:
+        curves = run_batch(
+            one,
+            protocol.num_chunks,
+            np.array([seed for _, seed in pairs]),
+            hyper,
+            label=f"{cell.name} {_digest(cell)}",
+            path=checkpoint,
+            report=report,
+        )
+    kind, _, size = cell.environment.partition("-")
+    where = {"length": int(size)} if kind == "nchain" else {"environment": cell.environment}
+    return _tabulate(curves, pairs, protocol).assign(**where, agent=cell.agent)
+
+
+def _tabulate(curves, pairs, protocol):
+    """One row per run and evaluation, the evaluation of the untrained network first."""
+    import numpy as np
+    import pandas as pd
+
+    num_chunks = curves.record.evaluation.shape[1]
+    record = curves.record
+    steps = np.arange(num_chunks + 1) * protocol.evaluation_period
+    prepend = lambda first, rest: np.concatenate([np.broadcast_to(first, (len(rest), 1)), rest], axis=1).ravel()
+    period = protocol.evaluation_period
+    reached = np.where(record.num_successes > 0, record.first_success + np.arange(num_chunks) * period, -1)
+    return pd.DataFrame(
+        {
+            "point": np.repeat(np.array([point for point, _ in pairs], np.int32), num_chunks + 1),
+            "seed": np.repeat(np.array([seed for _, seed in pairs], np.int32), num_chunks + 1),
+            "step": np.tile(steps.astype(np.int32), len(pairs)),
+            "return": prepend(curves.initial[:, None], record.evaluation),
+            "episodes": prepend(0, record.num_episodes),
+            "successes": prepend(0, record.num_successes),
+            "first_success": prepend(-1, reached).astype(np.int32),
+            "potential": prepend(np.float32(np.nan), record.potential),
+            "finite": prepend(True, record.is_finite),
+        }
+    )

@@ -1,0 +1,254 @@
+"""Where the work of a study is done: on this machine, or on a Ray cluster. The results are the same.
+
+A study is a list of plans. A plan is a generator: it yields the tasks that it needs next, is sent their tables and
+returns its result, so that what depends on what (a round of tuning on the one before) is ordinary code. A task is a
+piece of work whose table is kept in a file; a table that is there already is read and not made again.
+
+Tasks are pure: workers write nothing, and the one process that leads the study keeps each table, whole and once. A task
+whose worker dies is run again from its seeds.
+"""
+
+import importlib
+import importlib.util
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal, NamedTuple
+
+from feelgood.checks import check_choice
+
+__all__ = ["Engine", "EngineOptions", "Plan", "Task", "carry_out", "local", "on_ray", "run_plans"]
+
+MOST_RETRIES = 3
+
+
+class Task(NamedTuple):
+    """A piece of work that makes a table.
+
+    Attributes:
+      name: for people.
+      file: name of the table's file; another for everything that makes another table.
+      run: `(progress, checkpoint) -> table`, with a bar that has `task` (see `feelgood.results.progress`) and a path
+        where unfinished work can be kept, or None where it cannot. For a cluster, it must pickle.
+    """
+
+    name: str
+    file: str
+    run: Callable[..., Any]
+
+
+Plan = Generator[Sequence[Task], list[Any], Any]
+
+
+class Engine(NamedTuple):
+    """What runs tasks.
+
+    Attributes:
+      submit: `task -> handle`, hands a task over.
+      first: `handles -> (i, table)`, waits until one of the tasks that were handed over is done: the i-th.
+      num_plans: how many plans are under way at a time.
+      facts: what is known of it for the manifest, lists of words, filled in as it works.
+    """
+
+    submit: Callable[[Task], Any]
+    first: Callable[[Sequence[Any]], tuple[int, Any]]
+    num_plans: float
+    facts: dict[str, list[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """Where a study runs; what comes out does not depend on it."""
+
+    engine: Literal["local", "ray"] = "local"
+    """What runs the work: local, this machine; ray, a Ray cluster, all that is independent at once (needs the extra
+    ray)."""
+    ray_address: str = ""
+    """Of the cluster, for the engine ray; empty for what RAY_ADDRESS says, or else a cluster on this machine alone."""
+
+    def __post_init__(self):
+        check_choice("engine", self.engine, ("local", "ray"))
+        if self.ray_address and self.engine != "ray":
+            raise ValueError(f"ray_address must be left out with the engine {self.engine!r}, got {self.ray_address!r}")
+        if self.engine == "ray" and importlib.util.find_spec("ray") is None:
+            raise ValueError("engine 'ray' needs a package that is not installed: pip install 'feelgood[ray]'")
+
+
+def carry_out(plans: Sequence[Plan], folder: Path, engine: Engine, done: Callable[[str], None] = lambda _: None):
+    """Carries out plans and returns their results, in order.
+
+    Args:
+      plans: each is begun, sent the tables of the tasks it yields, and so on to its end.
+      folder: where tables are kept; those that are there are not made again, whoever asks for them.
+      engine: what runs the tasks.
+      done: called with the name of the last task of each plan that ended.
+    """
+    from feelgood.results import store
+
+    results: list[Any] = [None] * len(plans)
+    waiting = deque(range(len(plans)))
+    asked: dict[int, Sequence[Task]] = {}
+    under_way: dict[str, Any] = {}
+
+    def advance(i: int, tables: list[Any] | None) -> None:
+        try:
+            asked[i] = plans[i].send(tables)  # type: ignore[arg-type]
+        except StopIteration as end:
+            results[i] = end.value
+            last = asked.pop(i, ())
+            done(last[-1].name if last else "")
+
+    while waiting or asked:
+        while waiting and len(asked) < engine.num_plans:
+            advance(waiting.popleft(), None)
+        missing = {i: [task for task in tasks if not (folder / task.file).exists()] for i, tasks in asked.items()}
+        ready = [i for i, tasks in missing.items() if not tasks]
+        for i in ready:
+            advance(i, [store.read_table(folder / task.file) for task in asked[i]])
+        if ready or not missing:
+            continue
+        for task in (task for tasks in missing.values() for task in tasks):
+            if task.file not in under_way:
+                under_way[task.file] = engine.submit(task)
+        position, table = engine.first(list(under_way.values()))
+        file = list(under_way)[position]
+        del under_way[file]
+        store.write_table(folder / file, table)
+        _checkpoint(folder, file).unlink(missing_ok=True)
+    return results
+
+
+def run_plans(
+    options: EngineOptions, plans: Sequence[Plan], output: Path, facts: dict[str, Any], *, title: str = ""
+) -> list[Any]:
+    """Carries out the plans of a study on the engine of its options, with a bar.
+
+    Args:
+      options: of the study.
+      plans: see `carry_out`.
+      output: the study's folder; tables are kept in its `cells`.
+      facts: what the engine knows of itself is added here, see `store.recorded`.
+      title: of a bar that counts plans; empty where tasks that run here have bars of their own.
+    """
+    from feelgood.results.progress import bar
+
+    folder = output / "cells"
+    with bar() as progress:
+        local_engine = nullcontext(local(folder, progress))
+        with on_ray(options.ray_address) if options.engine == "ray" else local_engine as engine:
+            title = title or {"local": "", "ray": "on Ray"}[options.engine]
+            with progress.count(title, len(plans)) if title else nullcontext(lambda _: None) as done:
+                results = carry_out(plans, folder, engine, done)
+            for name, values in engine.facts.items():
+                facts[name] = sorted({*facts.get(name, ()), *values})
+    return results
+
+
+def _checkpoint(folder: Path, file: str) -> Path:
+    return (folder / file).with_suffix(".checkpoint.npz")
+
+
+def local(folder: Path, progress: Any) -> Engine:
+    """Runs tasks here, one plan and one task after the other, with checkpoints in `folder`."""
+
+    def first(tasks: Sequence[Task]) -> tuple[int, Any]:
+        return 0, tasks[0].run(progress, _checkpoint(folder, tasks[0].file))
+
+    return Engine(lambda task: task, first, 1, {})
+
+
+_SILENT = SimpleNamespace(task=lambda name, total: nullcontext(lambda progress: None))
+
+
+def _work(run: Callable[..., Any], settings: Mapping[str, Any]) -> tuple[Any, str]:
+    """Runs a task on a worker, with JAX set up as in the process that leads; also says what it ran on."""
+    import jax
+
+    for name, value in settings.items():
+        if getattr(jax.config, name) != value:
+            jax.config.update(name, value)
+    table = run(_SILENT, None)
+    devices = jax.local_devices()
+    return table, f"{len(devices)} x {devices[0].device_kind}"
+
+
+@contextmanager
+def on_ray(address: str = "") -> Iterator[Engine]:
+    """Runs tasks on a Ray cluster, as many at a time as it has room for.
+
+    Where the cluster has GPUs a task gets one. Where it has none, a task gets as many cores as JAX has devices in this
+    process, and spreads its runs over as many devices: the same bits as here. Workers must be able to import feelgood.
+    The cluster is first spoken to when there is a task for it; on leaving, tasks that are not done are cancelled.
+
+    Args:
+      address: of the cluster; empty for what RAY_ADDRESS says, or else a cluster on this machine alone.
+    """
+    import jax
+
+    ray: Any = importlib.import_module("ray")
+    facts: dict[str, list[str]] = {"workers": []}
+    names: dict[Any, str] = {}
+    settings = {
+        name: getattr(jax.config, name)
+        for name in ("jax_num_cpu_devices", "jax_platforms", "jax_compilation_cache_dir", "jax_enable_x64")
+    }
+    began_here = not ray.is_initialized()
+
+    @cache
+    def worker() -> Any:
+        if began_here:
+            _connect(ray, address)
+        room = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        if any(node.get("GPU") for node in room) and settings["jax_platforms"] != "cpu":
+            needs = {"num_cpus": 0, "num_gpus": 1}
+        else:
+            most = int(max((node.get("CPU", 0) for node in room), default=0))
+            needs = {"num_cpus": min(jax.local_device_count(), most or 1)}
+        return ray.remote(max_retries=MOST_RETRIES, **needs)(_work)
+
+    def submit(task: Task) -> Any:
+        handle = worker().remote(task.run, settings)
+        names[handle] = task.name
+        return handle
+
+    def first(handles: Sequence[Any]) -> tuple[int, Any]:
+        (handle, *_), _ = ray.wait(list(handles), num_returns=1)
+        try:
+            table, device = ray.get(handle)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+        except ray.exceptions.RayError as error:
+            why = str(error).splitlines()[0]
+            raise ChildProcessError(f"task {names[handle]} was lost {MOST_RETRIES + 1} times ({why})") from error
+        del names[handle]
+        facts["workers"] = sorted({*facts["workers"], device})
+        return handles.index(handle), table
+
+    try:
+        yield Engine(submit, first, float("inf"), facts)
+    finally:
+        for handle in names:
+            ray.cancel(handle, force=True)
+        if began_here and ray.is_initialized():
+            ray.shutdown()
+
+
+def _connect(ray: Any, address: str) -> None:
+    # A cluster that is begun here tells nobody outside.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    asked = address or os.environ.get("RAY_ADDRESS", "")
+    host, _, port = asked.rpartition(":")
+    try:
+        if host and port.isdecimal() and "/" not in host:
+            # Ray itself would try for many minutes.
+            socket.create_connection((host, int(port)), timeout=10).close()
+        ray.init(address=address or None, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    except (OSError, ValueError) as error:
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        raise ConnectionError(f"ray_address {asked or 'on this machine'} cannot be reached ({why})") from error

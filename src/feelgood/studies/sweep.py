@@ -1,0 +1,155 @@
+"""A sweep: one agent on one environment, every point of a grid, chosen by halving, the winner measured anew.
+
+The winner's score on the seeds that chose it is the largest of many noisy means, and so too high on average. It is
+therefore run again on fresh seeds that no choice has seen, and both scores are shown beside each other.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from feelgood.checks import check_choice, check_count
+from feelgood.studies.cells import Cell, CellOptions, check_runs, make_environment, tables_of
+from feelgood.studies.engine import Plan, run_plans
+from feelgood.studies.nchain import GRIDS, best, tune, tuning_seeds
+
+__all__ = ["SweepStudy", "parse_grid", "run"]
+
+
+def parse_grid(words: Sequence[str]) -> dict[str, tuple[float, ...]]:
+    """Reads a grid from words such as `step_size=1e-2,1e-3`.
+
+    Raises:
+      ValueError: if a word is none such, or a name or one of its values comes twice.
+
+    Example:
+      >>> parse_grid(["step_size=1e-2,1e-3", "friction=1"])
+      {'step_size': (0.01, 0.001), 'friction': (1.0,)}
+    """
+    grid: dict[str, tuple[float, ...]] = {}
+    for word in words:
+        name, _, values = word.partition("=")
+        try:
+            numbers = tuple(float(value) for value in values.split(","))
+        except ValueError:
+            raise ValueError(f"grid must be of the form name=number,number, got {word!r}") from None
+        if name in grid or len(set(numbers)) < len(numbers):
+            raise ValueError(f"grid must not repeat a name or a value, got {word!r}")
+        grid[name] = numbers
+    return grid
+
+
+@dataclass(frozen=True)
+class SweepStudy(CellOptions):
+    """Every point of a grid for one agent on one environment; the winner is measured on seeds that chose nothing."""
+
+    agent: str = "fg_ulmcdqn"
+    """Agent."""
+    environment: str = "nchain-25"
+    """Environment: nchain-N, or a diagnostic one; `feelgood list environments` names them."""
+    grid: tuple[str, ...] = ()
+    """Values to try, as in step_size=1e-2,1e-3 friction=1,0.1; empty for the agent's grid in the study nchain. What is
+    not named stays at its default."""
+    tuning_seeds: tuple[int, ...] = (4, 8)
+    """Tuning seeds in each round of halving, fresh ones in each."""
+    num_kept: int = 8
+    """Points that go on to the next round."""
+    num_seeds: int = 20
+    """Fresh seeds that the winner is reported on."""
+    num_steps: int = 10_000
+    """Environment steps of a run."""
+    form: Literal["released", "paper"] = "released"
+    """Form of the adaptive samplers, see `feelgood.agents.Options`."""
+    output: Path = Path("runs/sweep")
+    """Folder for results; one that holds an unfinished run of the same study is continued."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("agent", self.agent, GRIDS)
+        check_choice("form", self.form, ("released", "paper"))
+        parse_grid(self.grid)
+        if not self.tuning_seeds:
+            raise ValueError("tuning_seeds must name at least one round, got ()")
+        for count in self.tuning_seeds:
+            check_count("tuning_seeds", count)
+        check_count("num_kept", self.num_kept)
+        check_runs(self.num_steps, self.num_seeds)
+
+
+FILES = {
+    "sweep.csv": "every point of the grid: mean score on tuning seeds, its standard error, their number, and who won",
+    "curves.parquet": "the winner on fresh seeds, a row per run and evaluation",
+    "summary.md": "what won, and its score on tuning seeds and on fresh ones",
+}
+
+
+def plan(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> Plan:
+    """Halving on tuning seeds, then the winner on fresh ones; returns all points, and the winner's curves."""
+
+    def cell(stage: str, points: Sequence[Mapping[str, float]], seeds: Sequence[int]) -> Cell:
+        return Cell(study.environment, study.agent, stage, points, seeds, study.num_steps, study.form)
+
+    points = yield from tune(cell, grid, study.tuning_seeds, study.num_kept, study.seeds_per_task)
+    hyper = best(points, grid)
+    (curves,) = yield from tables_of([cell("report", [hyper], range(study.num_seeds))], study.seeds_per_task)
+    won = (points[list(hyper)] == list(hyper.values())).all(axis=1)
+    return points.assign(won=won), curves.assign(**hyper)
+
+
+def run(study: SweepStudy, report=print) -> list[Path]:
+    """Runs the study, or what is left of it, and returns the paths of its tables."""
+    from feelgood.results import store
+
+    grid = parse_grid(study.grid) or GRIDS[study.agent]
+    _check(study, grid)
+    seeds = {"reporting": range(study.num_seeds), **tuning_seeds(study.tuning_seeds)}
+    with store.recorded(study.output, "sweep", study, seeds=seeds, files=FILES) as facts:
+        ((points, curves),) = run_plans(study, [plan(study, grid)], study.output, facts)
+        text = as_markdown(study, points, curves)
+        paths = [study.output / name for name in FILES]
+        store.write_text(paths[0], points.to_csv(index=False))
+        store.write_table(paths[1], curves)
+        store.write_text(paths[2], text)
+        report(text)
+    return paths
+
+
+def _check(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> None:
+    """Refuses what cannot run before anything is written: an unknown environment, and points that make no agent."""
+    from feelgood import agents
+
+    spec = make_environment(study.environment).spec
+    for name in grid:
+        check_choice(f"grid of {study.agent}", name, agents.ZOO[study.agent].hyper)
+    for values in itertools.product(*grid.values()):
+        spaces = agents.Spaces(spec.observation_shape, spec.num_actions)
+        agents.make_agent(study.agent, spaces, dict(zip(grid, values, strict=True)), agents.Options(form=study.form))
+
+
+def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10) -> str:
+    """The best points as a table, and the winner's two scores in words."""
+    from feelgood.results.nchain import interval
+
+    names = list(itertools.takewhile(lambda name: name != "count", points.columns))
+    ranked = points.sort_values(["count", "score"], ascending=False)
+    lines = ["| " + " | ".join([*names, "tuning seeds", "score", "standard error"]) + " |"]
+    lines += ["|---" * (len(names) + 3) + "|"]
+    for row in ranked.head(num_shown).to_dict("records"):
+        cells = [f"{row[name]:g}" for name in names] + [f"{row['count']}", f"{row['score']:.2f}", f"{row['error']:.2f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    if len(points) > num_shown:
+        lines += ["", f"{len(points) - num_shown} further points are in sweep.csv."]
+    trained = curves[curves["step"] > 0]
+    fresh, error = interval(trained.groupby("seed")["return"].apply(lambda returns: returns.iloc[-10:].mean()))
+    winner = ranked.iloc[0]
+    chosen = ", ".join(f"{name} = {winner[name]:g}" for name in names)
+    lines += [
+        "",
+        f"Of {len(points)} points for {study.agent} on {study.environment}, {chosen} won.",
+        f"Its score on the {winner['count']:.0f} tuning seeds that chose it is {winner['score']:.2f}; as the best of "
+        f"{len(points)} it is too high on average. On {study.num_seeds} fresh seeds, which chose nothing, it is "
+        f"{fresh:.2f} ± {error:.2f} (95% confidence interval): report this one.",
+    ]
+    return "\n".join(lines) + "\n"

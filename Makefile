@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test test-slow lint format bench clean
+.PHONY: help demo test test-slow lint format bench bench-atari docs clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -22,6 +22,14 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@ $(VENV)/.installed
 
+$(VENV)/.installed-slow: $(VENV)/.installed-dev
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev,ray]'
+	@touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed-dev
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev,docs]'
+	@touch $@
+
 demo: $(VENV)/.installed  ## Draw the samplers, then run the quick N-chain study (about three minutes)
 	$(BIN)/feelgood run samplers --output runs/demo/samplers
 	$(BIN)/feelgood run nchain --output runs/demo/nchain
@@ -29,7 +37,7 @@ demo: $(VENV)/.installed  ## Draw the samplers, then run the quick N-chain study
 test: $(VENV)/.installed-dev  ## Run the tests
 	$(BIN)/python -m pytest -n 2
 
-test-slow: $(VENV)/.installed-dev  ## Run the minutes-long checks
+test-slow: $(VENV)/.installed-slow  ## Run the minutes-long checks
 	$(BIN)/python -m pytest -n 2 -m slow
 
 lint: $(VENV)/.installed-dev  ## Check style, types and the direction of imports
@@ -47,6 +55,12 @@ bench: $(VENV)/.installed  ## Print what noise, samplers and training cost
 	$(BIN)/python benchmarks/samplers.py
 	$(BIN)/python benchmarks/nchain.py
 	$(BIN)/python benchmarks/linear.py
+
+bench-atari: $(VENV)/.installed-dev  ## Print what Atari training costs against the emulators and learning alone (best on a GPU)
+	$(BIN)/python benchmarks/atari.py --num-envs 40 --capacity 20000 --seconds 20
+
+docs: $(VENV)/.installed-docs  ## Build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## Remove everything the other targets made
 	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -5,16 +5,27 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from feelgood import noise, samplers
+    from feelgood.api import Result, train
     from feelgood.results.store import load_results
+    from feelgood.training.policy import Policy, load_policy, save_policy
 
-__all__ = ["load_results", "noise", "samplers"]
+__all__ = ["Policy", "Result", "load_policy", "load_results", "noise", "samplers", "save_policy", "train"]
 __version__ = "0.1.0"
+
+# Rooms load when first used, so that the command line answers without waiting for JAX.
+_HOMES = {
+    "Policy": "feelgood.training.policy",
+    "Result": "feelgood.api",
+    "load_policy": "feelgood.training.policy",
+    "load_results": "feelgood.results.store",
+    "save_policy": "feelgood.training.policy",
+    "train": "feelgood.api",
+}
 
 
 def __getattr__(name: str):
-    # Rooms load when first used, so that the command line answers without waiting for JAX.
-    if name == "load_results":
-        return importlib.import_module("feelgood.results.store").load_results
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
     if name in __all__:
         return importlib.import_module(f"feelgood.{name}")
     raise AttributeError(f"module 'feelgood' has no attribute {name!r}")

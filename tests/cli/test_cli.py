@@ -1,6 +1,7 @@
 """The command line: exit codes, messages, and no JAX before there is work for it."""
 
 import json
+import resource
 import shlex
 import subprocess
 import sys
@@ -11,8 +12,8 @@ import tyro
 
 import feelgood
 from feelgood import cli
-from feelgood.catalogue import KINDS
-from feelgood.cli import STUDIES, main
+from feelgood.catalogue import KINDS, STUDIES
+from feelgood.cli import doctor, main, run
 from feelgood.results import store
 from feelgood.studies import nchain
 
@@ -55,7 +56,7 @@ def test_without_a_study_the_studies_are_listed(capsys, arguments, code):
     [
         (
             ["rnu"],
-            "feelgood: command must be one of 'run', 'resume', 'list', 'doctor', got 'rnu'; did you mean 'run'?\n",
+            f"feelgood: command must be one of {', '.join(map(repr, cli.COMMANDS))}, got 'rnu'; did you mean 'run'?\n",
         ),
         (["run", "nchian"], "got 'nchian'; did you mean 'nchain'?\n"),
         (["list", "agnets"], "got 'agnets'; did you mean 'agents'?\n"),
@@ -102,7 +103,7 @@ def test_the_help_of_a_study_shows_an_example_that_its_options_accept(capsys, na
     assert call("run", name, "--help") == 0
     example = f"feelgood run {name} {STUDIES[name].example}"
     assert f"example: {example}" in " ".join(capsys.readouterr().out.split())
-    assert tyro.cli(cli._options(name), args=shlex.split(example)[3:]) != cli._options(name)()
+    assert tyro.cli(run.options_of(name), args=shlex.split(example)[3:]) != run.options_of(name)()
 
 
 def run_as(monkeypatch, study):
@@ -146,6 +147,29 @@ def test_options_reach_the_study_and_paths_are_printed(capsys, monkeypatch, tmp_
     assert capsys.readouterr().out == f"wrote {tmp_path / 'summary.csv'}\n"
 
 
+def test_the_summary_of_list_names_every_kind():
+    assert f"list {', '.join(KINDS)}, with" in cli.COMMANDS["list"].summary
+
+
+def test_help_comes_within_half_a_second():
+    """Of computing time, which other work on the machine does not change."""
+    seconds = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "feelgood.cli", "--help"], capture_output=True, check=True, timeout=60)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(seconds) < 0.5
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    words = f"{shlex.quote(sys.executable)} -m feelgood.cli list studies --json | head -c 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "{"
+    assert done.stderr == ""
+    assert done.returncode in (0, 1)  # 1 where the reader was gone before the last word
+
+
 WITHOUT_JAX = [
     ["--help"],
     ["--version"],
@@ -155,6 +179,11 @@ WITHOUT_JAX = [
     ["list", "studies"],
     ["doctor", "--help"],
     ["resume", "nowhere"],
+    ["plot", "--help"],
+    ["plot", "x", "-o", "y.gif"],
+    ["compare", "a"],
+    ["report", "a", "-o", "b.txt"],
+    ["completion", "bash"],
 ]
 
 
@@ -176,10 +205,10 @@ assert "matplotlib" not in sys.modules, "matplotlib"
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_options_of_every_study_come_back_from_its_manifest_as_they_were(tmp_path, name):
-    options = tyro.cli(cli._options(name), args=shlex.split(STUDIES[name].example))
+    options = tyro.cli(run.options_of(name), args=shlex.split(STUDIES[name].example))
     with store.recorded(tmp_path, name, options):
         pass
-    restored = cli._restored(cli._options(name), store.read_study(tmp_path)["spec"])
+    restored = run.restored(run.options_of(name), store.read_study(tmp_path)["spec"])
     assert restored == options
     assert {type(value) for value in vars(restored).values()} == {type(value) for value in vars(options).values()}
 
@@ -315,7 +344,7 @@ def without(monkeypatch, *missing):
             raise metadata.PackageNotFoundError(name)
         return "1.0"
 
-    monkeypatch.setattr(cli.metadata, "version", version)
+    monkeypatch.setattr(doctor.metadata, "version", version)
 
 
 def test_doctor_ends_with_code_one_if_something_needed_is_missing(capsys, monkeypatch):
@@ -343,9 +372,9 @@ def test_doctor_sees_a_gpu_that_jax_does_not_use(capsys, monkeypatch):
 
     monkeypatch.setattr(jax, "devices", lambda: jax.local_devices(backend="cpu"))
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
-    monkeypatch.setattr(cli, "_has_gpu", lambda: False)
+    monkeypatch.setattr(doctor, "_has_gpu", lambda: False)
     assert "gpu" not in examined(capsys)[1]
-    monkeypatch.setattr(cli, "_has_gpu", lambda: True)
+    monkeypatch.setattr(doctor, "_has_gpu", lambda: True)
     code, facts = examined(capsys)
     assert code == 0
     assert facts["gpu"]["fix"].endswith("pip install 'feelgood[cuda]'")

@@ -1,0 +1,136 @@
+"""`feelgood doctor`."""
+
+import glob
+import json
+import os
+import platform
+import re
+import shlex
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from importlib import metadata
+from typing import NamedTuple
+
+from feelgood import __version__
+from feelgood.cli.parsing import parser
+from feelgood.cli.work import compiled_code
+
+__all__ = ["doctor", "doctor_parser"]
+
+
+class Fact(NamedTuple):
+    """A line of `doctor`: what, how it is, the command that would change it, and whether nothing runs so."""
+
+    name: str
+    value: str
+    fix: str | None = None
+    fatal: bool = False
+
+
+def doctor_parser() -> ArgumentParser:
+    """The parser of this command."""
+    parse = parser("doctor")
+    parse.add_argument("--json", action="store_true", help="print for a program")
+    return parse
+
+
+def doctor(arguments: Sequence[str]) -> None:
+    """Says what is installed, what JAX computes on, and what is missing; the exit code is 1 if nothing can run."""
+    chosen = doctor_parser().parse_args(arguments)
+    facts = [Fact("python", platform.python_version()), Fact("feelgood", __version__)]
+    facts += [*_packages(), *_extras(), *_devices(), Fact("cores", str(os.cpu_count())), _cache_fact()]
+    ready = not any(fact.fatal for fact in facts)
+    if chosen.json:
+        print(json.dumps({"ready": ready, "facts": [fact._asdict() for fact in facts]}, indent=2))
+    else:
+        width = max(len(fact.name) for fact in facts)
+        for fact in facts:
+            print(f"{fact.name:{width}s}  {fact.value}" + (f"; to change that: {fact.fix}" if fact.fix else ""))
+        print("all that is needed is there" if ready else "something that is needed is missing")
+    sys.exit(0 if ready else 1)
+
+
+def _install(package: str) -> str:
+    return shlex.join([sys.executable, "-m", "pip", "install", package])
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _requirements(package: str, extra: str | None = None) -> list[str]:
+    """What a package requires, or what one of its extras adds: 'jax>=0.9', 'jax[cuda13]', …"""
+    found = []
+    for line in metadata.requires(package) or ():
+        requirement, _, marker = line.partition(";")
+        of_extra = re.search(r"extra == ['\"]([\w-]+)['\"]", marker)
+        if (of_extra[1] if of_extra else None) == extra:
+            found.append(requirement.strip())
+    return found
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+
+
+def _packages() -> list[Fact]:
+    """Versions of what feelgood needs."""
+    needed = _requirements("feelgood") if _version("feelgood") else []
+    names = sorted({*map(_name, needed), "jax", "jaxlib"})
+    versions = {name: _version(name) for name in names}
+    return [
+        Fact(name, version) if version else Fact(name, "missing", _install(name), fatal=True)
+        for name, version in versions.items()
+    ]
+
+
+def _extras() -> list[Fact]:
+    """Which extras are there; the one for developers is left out."""
+    if not _version("feelgood"):
+        return [Fact("extras", "unknown: feelgood runs from a folder that is not installed")]
+    facts = []
+    for extra in sorted({*(metadata.metadata("feelgood").get_all("Provides-Extra") or ())} - {"dev"}):
+        missing = sorted(name for name in _of_extra("feelgood", extra) if not _version(name))
+        if missing:
+            facts.append(Fact(f"extra {extra}", f"missing {', '.join(missing)}", _install(f"feelgood[{extra}]")))
+        else:
+            facts.append(Fact(f"extra {extra}", "installed"))
+    return facts
+
+
+def _of_extra(package: str, extra: str) -> set[str]:
+    """Names of the packages behind an extra, and behind the extras that it asks of them: jax[cuda13] is a plugin."""
+    needed = _requirements(package, extra)
+    asked = [re.match(r"([\w.-]+)\[([\w-]+)\]", requirement) for requirement in needed]
+    inner = [line for match in asked if match and _version(match[1]) for line in _requirements(match[1], match[2])]
+    return {_name(requirement) for requirement in needed + inner}
+
+
+def _devices() -> list[Fact]:
+    """What JAX computes on, and whether a GPU stands idle."""
+    try:
+        import jax
+
+        devices = jax.devices()
+    except (ImportError, RuntimeError) as error:
+        return [Fact("devices", f"none: {(str(error) or 'unknown reason').splitlines()[0]}", fatal=True)]
+    facts = [Fact("devices", ", ".join(f"{device.platform} {device.id} ({device.device_kind})" for device in devices))]
+    if _has_gpu() and all(device.platform == "cpu" for device in devices):
+        chosen = os.environ.get("JAX_PLATFORMS")
+        fix = "unset JAX_PLATFORMS" if chosen else _install("feelgood[cuda]")
+        facts.append(Fact("gpu", "present but unused" + (f", as JAX_PLATFORMS is {chosen}" if chosen else ""), fix))
+    return facts
+
+
+def _has_gpu() -> bool:
+    return bool(glob.glob("/dev/nvidia[0-9]*"))
+
+
+def _cache_fact() -> Fact:
+    files = [file for file in compiled_code().rglob("*") if file.is_file()]
+    megabytes = sum(file.stat().st_size for file in files) / 1e6
+    return Fact("compiled code", f"{compiled_code()} ({len(files)} files, {megabytes:.1f} MB)")

@@ -1,0 +1,43 @@
+"""`feelgood evaluate`."""
+
+import json
+import math
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+
+from feelgood.cli.parsing import parser
+from feelgood.cli.work import set_up_jax
+
+__all__ = ["evaluate", "evaluate_parser"]
+
+
+def evaluate_parser() -> ArgumentParser:
+    """The parser of this command."""
+    parse = parser("evaluate")
+    parse.add_argument("folder", type=Path, metavar="RUN", help="folder of a run of feelgood train, or of its policy")
+    parse.add_argument("--num-episodes", type=int, default=20, help="episodes to play; 20 if not given")
+    parse.add_argument("--seed", type=int, default=0, help="of the episodes; 0 if not given")
+    parse.add_argument("--json", action="store_true", help="print for a program")
+    return parse
+
+
+def evaluate(arguments: Sequence[str]) -> None:
+    """Plays episodes with a saved policy and says how they went."""
+    chosen = evaluate_parser().parse_args(arguments)
+    set_up_jax()
+
+    from feelgood.results.nchain import interval
+    from feelgood.training.policy import load_policy
+
+    policy = load_policy(chosen.folder)
+    returns = policy.evaluate(chosen.num_episodes, chosen.seed).tolist()
+    mean, half = interval(returns)
+    if chosen.json:
+        ends = None if math.isnan(half) else [mean - half, mean + half]
+        about = {"agent": policy.agent, "env": policy.origin.name, "seed": chosen.seed}
+        print(json.dumps({**about, "mean": mean, "interval": ends, "returns": returns}, indent=2))
+        return
+    band = "" if math.isnan(half) else f", 95% interval [{mean - half:.1f}, {mean + half:.1f}]"
+    print(f"{policy.agent} in {policy.origin.name}: mean return {mean:.1f}{band}, {len(returns)} episodes")
+    print("returns " + " ".join(f"{value:g}" for value in returns))

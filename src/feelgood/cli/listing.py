@@ -1,0 +1,35 @@
+"""`feelgood list`."""
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Sequence
+
+from feelgood.catalogue import KINDS
+from feelgood.checks import check_choice
+from feelgood.cli.parsing import parser
+
+__all__ = ["list_names", "list_names_parser"]
+
+
+def list_names_parser() -> ArgumentParser:
+    """The parser of this command."""
+    parse = parser("list")
+    parse.add_argument("kind", nargs="?", help=f"of {', '.join(KINDS)}; all of them if not given")
+    parse.add_argument("--json", action="store_true", help="print for a program")
+    return parse
+
+
+def list_names(arguments: Sequence[str]) -> None:
+    """Lists what there is, with its papers."""
+    chosen = list_names_parser().parse_args(arguments)
+    if chosen.kind is not None:
+        check_choice("kind", chosen.kind, KINDS)
+    found = {kind: KINDS[kind]() for kind in ([chosen.kind] if chosen.kind else KINDS)}
+    if chosen.json:
+        print(json.dumps({kind: [entry._asdict() for entry in entries] for kind, entries in found.items()}, indent=2))
+        return
+    for kind, entries in found.items():
+        print(kind)
+        width = max(len(entry.name) for entry in entries)
+        for entry in entries:
+            print(f"  {entry.name:{width}s}  {entry.summary}" + (f" ({entry.paper})" if entry.paper else ""))

@@ -1,0 +1,109 @@
+"""`feelgood plot`."""
+
+import json
+import math
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from feelgood.checks import check_choice
+from feelgood.cli.parsing import parser
+
+__all__ = ["plot", "plot_parser"]
+
+_ENDINGS = (".png", ".pdf", ".svg")
+
+
+def plot_parser() -> ArgumentParser:
+    """The parser of this command."""
+    parse = parser("plot")
+    parse.add_argument("folder", type=Path, metavar="RUN", help="a study's folder")
+    parse.add_argument(
+        "--kind", nargs="+", default=[], help="kinds of figure; all that the tables suffice for if not given"
+    )
+    parse.add_argument("--agents", nargs="+", default=[], help="agents to draw; all if not given")
+    parse.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        help="a folder, or a file ending in .png, .pdf or .svg; the study's folder if not given",
+    )
+    parse.add_argument("--json", action="store_true", help="print the numbers instead of drawing them")
+    return parse
+
+
+def plot(arguments: Sequence[str]) -> None:
+    """Draws a study's figures from its tables."""
+    chosen = plot_parser().parse_args(arguments)
+    one_file = chosen.output is not None and chosen.output.suffix in _ENDINGS
+    if chosen.json and chosen.output is not None:
+        raise ValueError("--json prints and --output writes; choose one of them")
+    if chosen.output is not None and chosen.output.suffix and not one_file and not chosen.output.is_dir():
+        raise ValueError(
+            f"output must be a folder or a file ending in {', '.join(_ENDINGS)}, got {str(chosen.output)!r}"
+        )
+
+    from feelgood.results import charts, figures, style
+
+    tables = charts.tables_of(chosen.folder)
+    if chosen.agents:
+        known = {name for table in tables.values() for name in _agents(table)}
+        for agent in chosen.agents:
+            check_choice("agents", agent, sorted(known))
+        tables = {name: _only(table, chosen.agents) for name, table in tables.items()}
+    kinds = charts.available(tables)
+    if not kinds:
+        raise ValueError(f"folder {chosen.folder} holds no table that a figure can be drawn from: {', '.join(tables)}")
+    for kind in chosen.kind:
+        check_choice("kind", kind, kinds)
+    if chosen.json:
+        made = _each(chosen.kind, kinds, lambda kind: charts.make_chart(kind, tables))
+        print(json.dumps([plain(chart) for chart in made.values()], indent=2))
+        return
+    if one_file and len(chosen.kind) != 1:
+        raise ValueError(f"one file holds one figure: choose one --kind of {', '.join(map(repr, kinds))}")
+    drawn = _each(chosen.kind, kinds, lambda kind: figures.draw_kind(kind, tables))
+    if one_file:
+        figures.save_as(drawn[chosen.kind[0]], chosen.output)
+        print(f"wrote {chosen.output}")
+        return
+    for kind, figure in drawn.items():
+        for path in style.save(figure, (chosen.output or chosen.folder) / kind):
+            print(f"wrote {path}")
+
+
+def _agents(table: Any) -> list[str]:
+    """The agents, or what takes their place, of every row of a table that has any."""
+    names = [name for name in ("agent", "algorithm", "sampler", "scheme") if name in table.columns]
+    return list(table[names[0]].astype(str)) if names else []
+
+
+def _only(table: Any, agents: Sequence[str]) -> Any:
+    """The rows of some agents, where a table has agents."""
+    there = _agents(table)
+    return table[[name in agents for name in there]] if there else table
+
+
+def _each(asked: Sequence[str], kinds: Iterable[str], make: Callable[[str], Any]) -> dict[str, Any]:
+    """Makes what was asked for; if nothing was, all that can be made."""
+    made, reasons = {}, []
+    for kind in asked or kinds:
+        try:
+            made[kind] = make(kind)
+        except ValueError as error:
+            if asked:
+                raise
+            reasons.append(str(error))
+    if not made:
+        raise ValueError(f"there is nothing to draw: {'; '.join(dict.fromkeys(reasons))}")
+    return made
+
+
+def plain(value: Any) -> Any:
+    """Records as JSON has them: fields by name, and null for what is not finite."""
+    if hasattr(value, "_asdict"):
+        return {name: plain(item) for name, item in value._asdict().items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,31 @@
+"""`feelgood record`."""
+
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+
+from feelgood.cli.parsing import parser
+from feelgood.cli.work import set_up_jax
+
+__all__ = ["record", "record_parser"]
+
+
+def record_parser() -> ArgumentParser:
+    """The parser of this command."""
+    parse = parser("record")
+    parse.add_argument("folder", type=Path, metavar="RUN", help="folder of a run of feelgood train, or of its policy")
+    parse.add_argument("-o", "--output", type=Path, default=Path("game.gif"), help="the film; game.gif if not given")
+    parse.add_argument("--seed", type=int, default=0, help="of the episode; 0 if not given")
+    parse.add_argument("--max-steps", type=int, default=2000, help="steps to film at the most; 2000 if not given")
+    return parse
+
+
+def record(arguments: Sequence[str]) -> None:
+    """Films an episode of a saved policy."""
+    chosen = record_parser().parse_args(arguments)
+    set_up_jax()
+
+    from feelgood.training.policy import load_policy
+
+    return_ = load_policy(chosen.folder).record(chosen.output, chosen.seed, max_steps=chosen.max_steps)
+    print(f"wrote {chosen.output}: an episode with return {return_:g}")

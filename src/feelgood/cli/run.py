@@ -1,0 +1,99 @@
+"""`feelgood run` and `feelgood resume`."""
+
+import dataclasses
+import importlib
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from feelgood.catalogue import STUDIES
+from feelgood.checks import check_choice
+from feelgood.cli import COMMANDS
+from feelgood.cli.parsing import parser
+from feelgood.cli.work import interruptible, set_up_jax
+
+__all__ = ["resume", "run", "sweep"]
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Runs a study."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print("usage: feelgood run STUDY [OPTIONS]    (feelgood run STUDY --help lists the options)\n")
+        for name, study in STUDIES.items():
+            print(f"  {name:12s} {study.summary}")
+        print(f"\nexample: {COMMANDS['run'].example}")
+        sys.exit(0 if arguments else 2)
+    name, *rest = arguments
+    check_choice("study", name, STUDIES)
+    import tyro
+
+    kind = options_of(name)
+    description = f"{kind.__doc__}\n\nexample: feelgood run {name} {STUDIES[name].example}"
+    options = tyro.cli(kind, args=rest, prog=f"feelgood run {name}", description=description)
+    _run(name, options, again=shlex.join(["feelgood", "run", *arguments]))
+
+
+def sweep(arguments: Sequence[str]) -> None:
+    """Runs the study of that name."""
+    run(["sweep", *arguments])
+
+
+def resume(arguments: Sequence[str]) -> None:
+    """Goes on with a study that was stopped, from what its folder says of it."""
+    from feelgood.results.store import read_study
+
+    parse = parser("resume")
+    parse.add_argument("folder", type=Path, help="the study's folder, where its manifest.json lies")
+    folder = parse.parse_args(arguments).folder
+    manifest = read_study(folder)
+    name, again = manifest["study"], shlex.join(["feelgood", "resume", str(folder)])
+    check_choice(f"study of {folder}", name, [*STUDIES, "train"])
+    if manifest["finished"]:
+        print(f"{name} in {folder} is finished already")
+        return
+    spec = manifest["spec"] | {"output": str(folder)}
+    if name == "train":
+        from feelgood.cli import train
+
+        train.execute(restored(train.TrainOptions, spec), again)
+    else:
+        _run(name, restored(options_of(name), spec), again)
+
+
+def options_of(study: str) -> Any:
+    """The dataclass of a study's options."""
+    return getattr(importlib.import_module(STUDIES[study].module), STUDIES[study].options)
+
+
+def restored(kind: Any, fields: dict[str, Any]) -> Any:
+    """Options from what JSON made of them."""
+    hints = {field.name: get_type_hints(kind)[field.name] for field in dataclasses.fields(kind)}
+    if unknown := fields.keys() - hints.keys():
+        differ = ", ".join(sorted(unknown))
+        raise ValueError(f"the study was begun by another version of feelgood, with other options: {differ}")
+    # An option that came later is at its default: the study's label tells whether that makes it another study.
+    return kind(**{name: _typed(name, value, hints[name]) for name, value in fields.items()})
+
+
+def _typed(name: str, value: Any, hint: Any) -> Any:
+    if get_origin(hint) is tuple and isinstance(value, list):
+        return tuple(_typed(name, item, get_args(hint)[0]) for item in value)
+    if get_origin(hint) is Literal:
+        check_choice(name, value, get_args(hint))
+        return value
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if type(value) is not hint:
+        raise ValueError(f"{name} must be of type {getattr(hint, '__name__', hint)}, got {value!r}")
+    return value
+
+
+def _run(name: str, options: Any, again: str) -> None:
+    """Runs a study with JAX set up for it; `again` is the command that goes on where it stopped."""
+    set_up_jax()
+    with interruptible(again):
+        paths = importlib.import_module(STUDIES[name].module).run(options)
+    for path in paths:
+        print(f"wrote {path}")

@@ -1,0 +1,208 @@
+"""`feelgood train`."""
+
+import importlib.util
+import math
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from feelgood.checks import check_count, check_finite
+from feelgood.cli import COMMANDS
+from feelgood.cli.work import interruptible, set_up_jax
+
+__all__ = ["TrainOptions", "execute", "train"]
+
+FILES = {
+    "curves.parquet": "a row for each seed and evaluation",
+    "curves.png": "the evaluation return against steps",
+    "curves.pdf": "the same for print",
+    "policy": "what was learnt: `feelgood.load_policy`, `feelgood evaluate`, `feelgood record`",
+    "logs": "the curves as they came",
+    "tensorboard": "the same for TensorBoard",
+}
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Trains an agent in a Gymnasium environment or an Atari game."""
+
+    env: str
+    """A Gymnasium name such as CartPole-v1, or an Atari game as in atari:venture."""
+    agent: str = "fg_ulmcdqn"
+    """A member of the zoo; `feelgood list agents` names them."""
+    num_steps: int = 0
+    """Environment steps in all; 0 for the default: 50,000, and 12,500,000 on Atari."""
+    seed: int = 0
+    """Of initialisation, noise, minibatches and environments."""
+    num_seeds: int = 1
+    """Runs, one after the other, with the seeds that follow."""
+    num_envs: int = 0
+    """Environments that step in parallel; 0 for the default: 8, and 250 on Atari."""
+    hyper: tuple[str, ...] = ()
+    """Hyper-parameters that differ from the defaults, as in step_size=1e-2 friction=10."""
+    protocol: tuple[str, ...] = ()
+    """Other settings of the run, as in batch_size=64 n_step=3 target_period=200 capacity=50000."""
+    hidden: tuple[int, ...] = ()
+    """Widths of the hidden layers; nothing for the default: 64 64."""
+    double: bool = False
+    """Whether targets are double: the online network picks the action that the target network values. On Atari they
+    always are."""
+    output: Path = Path("runs/train")
+    """Folder for curves, policy, checkpoints and manifest. Unfinished work found there is continued."""
+    tensorboard: bool = False
+    """Whether curves also go to TensorBoard, in OUTPUT/tensorboard (needs the extra tensorboard)."""
+    wandb_project: str = ""
+    """Project of Weights & Biases that curves also go to (needs the extra wandb)."""
+
+    def __post_init__(self):
+        for name in ("num_steps", "seed", "num_envs"):
+            check_count(name, getattr(self, name), minimum=0)
+        check_count("num_seeds", self.num_seeds)
+        for width in self.hidden:
+            check_count("hidden", width)
+        self.hyper_parameters()
+        self.settings()
+        for wanted, package, extra in (
+            (self.tensorboard, "tensorboardX", "tensorboard"),
+            (self.wandb_project, "wandb", "wandb"),
+        ):
+            if wanted and importlib.util.find_spec(package) is None:
+                raise ValueError(f"{extra} needs a package that is not installed: pip install 'feelgood[{extra}]'")
+
+    def hyper_parameters(self) -> dict[str, float]:
+        """`hyper` as numbers by name."""
+        return _numbers("hyper", self.hyper)
+
+    def settings(self) -> dict[str, int | float]:
+        """What was said of the protocol; whole numbers as such."""
+        said = {name: int(value) if value == int(value) else value for name, value in self._said().items()}
+        return {**said, **{name: getattr(self, name) for name in ("num_steps", "num_envs") if getattr(self, name)}}
+
+    def _said(self) -> dict[str, float]:
+        said = _numbers("protocol", self.protocol)
+        for name in ("num_steps", "num_envs"):
+            if name in said:
+                raise ValueError(f"{name} has an option of its own: --{name.replace('_', '-')}")
+        return said
+
+
+def _numbers(field: str, words: Sequence[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            equals = ""
+        if not (name and equals):
+            raise ValueError(f"{field} must be pairs such as step_size=1e-2, got {word!r}") from None
+        check_finite(f"{field} {name}", found[name])
+    return found
+
+
+def train(arguments: Sequence[str]) -> None:
+    """Trains an agent."""
+    import tyro
+
+    example = COMMANDS["train"].example
+    try:
+        options = tyro.cli(TrainOptions, args=arguments, prog="feelgood train", description=TrainOptions.__doc__)
+    except SystemExit as end:
+        if not end.code:
+            print(f"example: {example}")
+        raise
+    execute(options, again=shlex.join(["feelgood", "train", *arguments]))
+
+
+def execute(options: TrainOptions, again: str) -> None:
+    """Trains as the options say; `again` is the command that goes on after Ctrl-C."""
+    if importlib.util.find_spec("gymnasium") is None:
+        raise ValueError("env needs a package that is not installed: pip install gymnasium")
+    set_up_jax()
+    with interruptible(again):
+        paths = run(options)
+    for path in paths:
+        print(f"wrote {path}")
+
+
+def run(options: TrainOptions) -> list[Path]:
+    """Trains, or goes on with what is in the folder, and returns what was written."""
+    from feelgood.agents import Options
+    from feelgood.api import ATARI_OPTIONS, CONTROL_OPTIONS, carry_out, prepare
+    from feelgood.results import store
+    from feelgood.results.progress import bar
+
+    chosen = dict(ATARI_OPTIONS if options.env.startswith("atari:") else CONTROL_OPTIONS)
+    chosen |= ({"double": True} if options.double else {}) | ({"hidden": options.hidden} if options.hidden else {})
+    seeds = range(options.seed, options.seed + options.num_seeds)
+    # Before anything is written.
+    job = prepare(
+        options.agent,
+        options.env,
+        seeds,
+        options.hyper_parameters(),
+        Options(**chosen),
+        protocol=options.settings(),
+    )
+    command = store.as_command("train", options).replace("feelgood run train", "feelgood train", 1)
+    checkpoint = options.output / "checkpoint"
+    with (
+        store.recorded(options.output, "train", options, seeds={"training": seeds}, files=FILES, command=command),
+        bar() as progress,
+        _reports(options, seeds, job.protocol.num_steps, progress) as report,
+    ):
+        result = carry_out(job, checkpoint, report, say=lambda text: print(text, file=sys.stderr))
+        paths = result.save(options.output)
+    shutil.rmtree(checkpoint, ignore_errors=True)  # the run is finished, as the manifest now says
+    return paths
+
+
+@contextmanager
+def _reports(
+    options: TrainOptions, seeds: range, num_steps: int, progress: Any
+) -> Iterator[Callable[[int, Mapping[str, Any]], None]]:
+    """A function that takes the rows of curves to the bar and to the sinks."""
+    from feelgood.results import sinks
+    from feelgood.results.progress import Moment
+    from feelgood.results.store import fingerprint
+
+    own = {seed: [sinks.csv(options.output / "logs" / f"seed-{seed}.csv")] for seed in seeds}
+    try:
+        for seed in seeds:
+            if options.tensorboard:
+                # A run that goes on tells its curve from the start again.
+                own[seed].append(sinks.tensorboard(options.output / "tensorboard" / f"seed-{seed}", first_step=0))
+            if options.wandb_project:
+                name = f"{options.env}-{options.agent}-seed-{seed}".replace("/", "-").replace(":", "-")
+                told = {key: str(value) for key, value in asdict(options).items()}
+                mark = fingerprint(told, str(options.output.resolve()), seed)
+                folder = options.output / "wandb"
+                folder.mkdir(parents=True, exist_ok=True)
+                own[seed].append(
+                    sinks.wandb(options.wandb_project, name=name, folder=folder, config=told, identity=mark)
+                )
+        with progress.task(f"{options.env} {options.agent}", len(seeds) * num_steps) as show:
+            last = (0, 0.0)
+
+            def report(seed: int, row: Mapping[str, Any]) -> None:
+                nonlocal last
+                step, seconds = row["step"], row["seconds"]
+                is_known = step > last[0] and seconds > last[1]
+                speed = f", {(step - last[0]) / (seconds - last[1]):,.0f} steps/s" if is_known else ""
+                last = (step, seconds)
+                score = f"return {row['return']:.1f}" if row["finite"] else "diverged"
+                done = (seed - seeds.start) * num_steps + min(step, num_steps)
+                show(Moment(done, f"seed {seed}, step {step:,}{speed}, {score}"))
+                numbers = {name: row[name] for name in ("return", "training_return", "potential", "seconds")}
+                for sink in own[seed]:
+                    sink.log(step, {name: value for name, value in numbers.items() if math.isfinite(value)})
+
+            yield report
+    finally:
+        for sink in (each for of_seed in own.values() for each in of_seed):
+            sink.close()

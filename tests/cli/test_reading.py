@@ -1,0 +1,178 @@
+"""Commands that read results, plot, compare and report, and the one that completes words."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from feelgood.catalogue import KINDS, STUDIES
+from feelgood.cli import COMMANDS, main
+from feelgood.cli.completion import SHELLS, flags_of, study_flags
+
+
+def refused(capsys, *arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(list(map(str, arguments)))
+    assert caught.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("feelgood: ")
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def printed(capsys, *arguments):
+    main(list(map(str, arguments)))
+    return capsys.readouterr().out
+
+
+def contents(folder):
+    return {file: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+def test_plot_draws_what_was_asked_for_into_a_folder(capsys, studies, tmp_path):
+    before = contents(studies["nchain"])
+    out = printed(capsys, "plot", studies["nchain"], "--kind", "lengths", "sweep", "-o", tmp_path / "figures")
+    paths = [tmp_path / "figures" / f"{kind}.{ending}" for kind in ("lengths", "sweep") for ending in ("png", "pdf")]
+    assert out.splitlines() == [f"wrote {path}" for path in paths]
+    assert paths[0].read_bytes().startswith(b"\x89PNG")
+    assert paths[1].read_bytes().startswith(b"%PDF")
+    assert contents(studies["nchain"]) == before
+
+
+def test_plot_writes_beside_the_tables_if_not_told_otherwise(capsys, studies, tmp_path):
+    shutil.copytree(studies["atari"], tmp_path / "run")
+    printed(capsys, "plot", tmp_path / "run", "--kind", "curves")
+    assert {file.name for file in (tmp_path / "run").iterdir()} == {"curves.parquet", "curves.png", "curves.pdf"}
+
+
+@pytest.mark.parametrize(("ending", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_plot_writes_one_figure_in_the_format_of_its_file(capsys, studies, tmp_path, ending, start):
+    file = tmp_path / "new" / f"figure.{ending}"
+    assert printed(capsys, "plot", studies["nchain"], "--kind", "lengths", "-o", file) == f"wrote {file}\n"
+    assert file.read_bytes().startswith(start)
+
+
+def test_plot_prints_numbers_for_a_program_and_draws_only_the_agents_asked_for(capsys, studies):
+    charts = json.loads(printed(capsys, "plot", studies["nchain"], "--json", "--kind", "curves", "--agents", "dqn"))
+    assert [chart["kind"] for chart in charts] == ["curves"]
+    assert [[series["name"] for series in panel["series"]] for panel in charts[0]["panels"]] == [["dqn"], ["dqn"]]
+
+
+def test_plot_skips_what_cannot_be_drawn_unless_it_was_asked_for(capsys, studies):
+    kinds = [chart["kind"] for chart in json.loads(printed(capsys, "plot", studies["atari"], "--json"))]
+    assert kinds == ["curves", "profiles"]
+    said = refused(capsys, "plot", studies["atari"], "--json", "--kind", "curves", "aggregate")
+    assert said.startswith("feelgood: a mean over tasks needs scores on one scale")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--kind", "curvs"], "did you mean 'curves'?"),
+        (["--agents", "dnq"], "agents must be one of"),
+        (["-o", "x.gif"], "output must be a folder or a file ending in .png, .pdf, .svg, got 'x.gif'"),
+        (["-o", "x.png"], "one file holds one figure: choose one --kind of 'lengths', 'curves'"),
+        (["-o", "x", "--json"], "--json prints and --output writes"),
+    ],
+)
+def test_plot_refuses_in_a_sentence(capsys, studies, arguments, message):
+    assert message in refused(capsys, "plot", studies["nchain"], *arguments)
+
+
+def test_compare_prints_a_table_a_sentence_and_what_weakens_it(capsys, studies):
+    out = printed(capsys, "compare", f"{studies['atari']}:iqn", f"{studies['atari']}:fg_ulmcdqn")
+    lines = out.splitlines()
+    assert lines[3].split() == [
+        "task",
+        "runs",
+        "A",
+        "B",
+        "A",
+        "−",
+        "B",
+        "95%",
+        "interval",
+        "P(A",
+        "better)",
+        "95%",
+        "interval",
+    ]
+    assert [line.split()[0] for line in lines[4:7]] == ["Alien", "Pong", "all"]
+    assert len({len(line) for line in lines[3:7]}) == 1  # columns are aligned
+    assert lines[8].startswith("Of 2 tasks, fg_ulmcdqn is better on 2")
+    assert lines[9] == "Note: with 3 runs a task an interval is narrower than it should be."
+
+
+def test_compare_speaks_json(capsys, studies):
+    out = printed(capsys, "compare", f"{studies['atari']}:iqn", f"{studies['atari']}:fg_ulmcdqn", "--json")
+    found = json.loads(out)
+    assert [row["task"] for row in found["rows"]] == ["Alien", "Pong", "all tasks"]
+    assert found["rows"][2]["difference"] is None  # games have different units
+    assert found["rows"][0]["p_better"] == 0
+    assert found["sentence"].startswith("Of 2 tasks")
+
+
+def test_compare_names_the_agents_of_two_folders(capsys, studies):
+    out = printed(capsys, "compare", studies["atari"], studies["atari"])
+    assert [line.split()[0] for line in out.splitlines()[4:10]] == ["iqn"] * 3 + ["fg_ulmcdqn"] * 3
+
+
+def test_report_writes_one_page(capsys, studies, tmp_path):
+    file = tmp_path / "deep" / "page.html"
+    out = printed(capsys, "report", studies["atari"], "-o", file, "--title", "Games")
+    assert out.startswith(f"wrote {file} (0.0")
+    assert "<title>Games · feelgood</title>" in file.read_text()
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_report_refuses_to_overwrite_anything_but_a_page(capsys, studies, tmp_path):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine")
+    assert "output must end in .html, got" in refused(capsys, "report", studies["atari"], "-o", notes)
+    assert notes.read_text() == "mine"
+
+
+# Completion ----------------------------------------------------------------------------------------------------------
+
+
+def completed(script, *words):
+    """What bash offers for the last of the words."""
+    code = f"source {script}; COMP_WORDS=({' '.join(map(repr, words))}); COMP_CWORD={len(words) - 1}; _feelgood; "
+    code += 'printf "%s\\n" "${COMPREPLY[@]}"'
+    return subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True, timeout=20).stdout.split()
+
+
+def test_bash_completes_commands_studies_options_and_kinds(capsys, tmp_path):
+    script = tmp_path / "feelgood.bash"
+    script.write_text(printed(capsys, "completion", "bash"))
+    assert completed(script, "feelgood", "rep") == ["report"]
+    assert set(completed(script, "feelgood", "")) == {*COMMANDS, "--help", "--version"}
+    assert set(completed(script, "feelgood", "run", "")) == {*STUDIES, "--help"}
+    assert completed(script, "feelgood", "run", "nchain", "--num-s") == ["--num-seeds", "--num-steps"]
+    assert completed(script, "feelgood", "list", "ag") == ["agents"]
+    assert completed(script, "feelgood", "plot", "runs", "--k") == ["--kind"]
+    assert completed(script, "feelgood", "completion", "") == [*SHELLS, "--help"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_hold_the_same_words_and_parse(capsys, shell, tmp_path):
+    script = printed(capsys, "completion", shell)
+    for name, command in COMMANDS.items():
+        assert name in script
+        assert command.summary.replace("'", "’").replace(":", " -") in script
+    for words in (STUDIES, KINDS, SHELLS):
+        assert all(word in script for word in words)
+    for flag in {*flags_of("plot"), *study_flags("regret")}:
+        assert (flag if shell == "zsh" else f"-l {flag.removeprefix('--')}") in script
+    if shutil.which(shell):
+        (tmp_path / "script").write_text(script)
+        subprocess.run([shell, "-n", str(tmp_path / "script")], check=True, timeout=20)
+
+
+def test_an_unknown_shell_is_refused(capsys):
+    assert "shell must be one of 'bash', 'zsh', 'fish', got 'bsah'; did you mean 'bash'?" in refused(
+        capsys, "completion", "bsah"
+    )

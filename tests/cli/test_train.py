@@ -1,0 +1,207 @@
+"""`feelgood train`, `evaluate` and `record`: what they write, what they refuse, and how a stopped run goes on."""
+
+import contextlib
+import io
+import json
+import re
+import signal
+
+import gymnasium
+import numpy as np
+import pytest
+
+import feelgood
+from feelgood.cli import evaluate, main, record, train
+from feelgood.cli.run import restored
+from feelgood.results import store
+
+
+class Lever(gymnasium.Env):
+    """Three pulls of one of two levers; the second pays 1."""
+
+    observation_space, action_space = gymnasium.spaces.Box(0, 1, (1,), np.float32), gymnasium.spaces.Discrete(2)
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def reset(self, *, seed=None, options=None):
+        self.time = 0
+        return np.ones(1, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        return np.ones(1, np.float32), float(action == 1), self.time == 3, False, {}
+
+    def render(self):
+        return np.full((8, 8, 3), 50 * self.time, np.uint8)
+
+
+gymnasium.register("feelgood-tests/Lever-v0", Lever)
+COMMAND = ["train", "--env", "feelgood-tests/Lever-v0", "--agent", "dqn", "--num-steps", "400", "--num-envs", "4"]
+COMMAND += ["--hyper", "step_size=0.01", "epsilon_fraction=0.5", "--hidden", "8"]
+COMMAND += ["--protocol", "num_warmup_steps=40", "batch_size=16", "capacity=400", "evaluation_period=100"]
+
+
+@pytest.fixture(autouse=True)
+def leave_jax_alone(monkeypatch):
+    for module in (train, evaluate, record):
+        monkeypatch.setattr(module, "set_up_jax", lambda: None)
+
+
+def call(*arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(list(arguments))
+    return caught.value.code
+
+
+@pytest.fixture(scope="module")
+def stopped_and_continued(tmp_path_factory):
+    """A run that is stopped half-way by Ctrl-C and then called again; what it said each time."""
+    folder = tmp_path_factory.mktemp("run") / "lever"
+    said = []
+    reports = train._reports
+
+    def interrupting(*arguments):
+        manager = reports(*arguments)
+
+        class Stopping:
+            def __enter__(self):
+                report = manager.__enter__()
+
+                def stop(seed, row):
+                    report(seed, row)
+                    if row["step"] == 200:
+                        signal.raise_signal(signal.SIGINT)
+
+                return stop
+
+            def __exit__(self, *error):
+                return manager.__exit__(*error)
+
+        return Stopping()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "set_up_jax", lambda: None)
+        patch.setattr(train, "_reports", interrupting)
+        said.append(call(*COMMAND, "--output", str(folder)))
+        said.append(store.read_study(folder))
+        said.append((folder / "policy").exists())
+        patch.setattr(train, "_reports", reports)
+        # As `feelgood resume` does it.
+        options = restored(train.TrainOptions, said[1]["spec"] | {"output": str(folder)})
+        with contextlib.redirect_stderr(io.StringIO()) as errors:
+            train.execute(options, again="feelgood resume")
+        said.append(errors.getvalue())
+    return folder, said
+
+
+def test_a_run_stopped_by_control_c_goes_on_where_it_stopped(stopped_and_continued):
+    folder, (code, manifest, had_policy, errors) = stopped_and_continued
+    assert re.search(r"continuing from step 2\d\d; the environments begin new episodes", errors)
+    assert (code, manifest["finished"], had_policy) == (130, False, False)
+    assert store.read_study(folder)["finished"]
+    curve = feelgood.load_results(folder)
+    assert list(curve["step"]) == [0, 100, 200, 300, 400]
+    log = (folder / "logs" / "seed-0.csv").read_text().splitlines()
+    steps = [int(line.split(",")[0]) for line in log[1:] if ",return," in line]
+    # What came before the stop is told again from the checkpoint, and not run again.
+    assert steps[:3] == [0, 100, 200]
+    assert steps[-5:] == [0, 100, 200, 300, 400]
+    values = {line for line in log if line.startswith(("100,return", "200,return"))}
+    assert len(values) == 2
+    assert not (folder / "checkpoint").exists()
+
+
+def test_a_run_leaves_a_policy_that_has_learnt_a_figure_and_a_manifest(stopped_and_continued):
+    folder, _ = stopped_and_continued
+    policy = feelgood.load_policy(folder)
+    assert policy.evaluate(3).tolist() == [3.0] * 3
+    assert policy.options.hidden == (8,)
+    assert policy.hyper["step_size"] == 0.01
+    assert (folder / "curves.png").stat().st_size > 1000
+    manifest = store.read_study(folder)
+    assert manifest["command"].startswith("feelgood train --env feelgood-tests/Lever-v0 --agent dqn --num-steps 400")
+    assert manifest["seeds"] == {"training": {"first": 0, "count": 1}}
+
+
+def test_an_evaluation_prints_the_mean_its_interval_and_each_return(stopped_and_continued, capsys):
+    folder, _ = stopped_and_continued
+    main(["evaluate", str(folder), "--num-episodes", "3"])
+    assert capsys.readouterr().out == (
+        "dqn in feelgood-tests/Lever-v0: mean return 3.0, 95% interval [3.0, 3.0], 3 episodes\nreturns 3 3 3\n"
+    )
+    main(["evaluate", str(folder), "--num-episodes", "1", "--json"])
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["returns"] == [3.0]
+    assert (printed["mean"], printed["interval"], printed["agent"]) == (3.0, None, "dqn")
+    assert call("evaluate", str(folder), "--num-episodes", "0") == 2
+    assert capsys.readouterr().err == "feelgood: num_episodes must be a whole number of at least 1, got 0\n"
+
+
+def test_a_record_writes_a_film(stopped_and_continued, capsys, tmp_path):
+    folder, _ = stopped_and_continued
+    main(["record", str(folder), "-o", str(tmp_path / "film.gif")])
+    assert capsys.readouterr().out == f"wrote {tmp_path / 'film.gif'}: an episode with return 3\n"
+    assert (tmp_path / "film.gif").read_bytes().startswith(b"GIF8")
+    assert call("record", str(folder), "-o", str(tmp_path / "film.mp4")) == 2
+    assert "must end in .gif" in capsys.readouterr().err
+
+
+def test_another_run_does_not_go_into_the_same_folder(stopped_and_continued, capsys):
+    folder, _ = stopped_and_continued
+    assert call(*COMMAND, "--seed", "1", "--output", str(folder)) == 2
+    assert "holds another study; choose another folder or remove it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--env", "CartPol-v1"], "env 'CartPol-v1' cannot be made: Environment `CartPol` doesn't exist"),
+        (["--env", "Pendulum-v1"], "env 'Pendulum-v1' must have discrete actions"),
+        (["--env", "no_such_package:X-v0"], "No module named 'no_such_package'"),
+        (["--env", "CartPole-v1", "--agent", "dnq"], "did you mean 'dqn'?"),
+        (["--env", "CartPole-v1", "--hyper", "step=1"], "did you mean 'step_size'?"),
+        (["--env", "CartPole-v1", "--hyper", "step_size=-1"], "step_size must be positive and finite, got -1.0"),
+        (
+            ["--env", "CartPole-v1", "--hyper", "step_size"],
+            "hyper must be pairs such as step_size=1e-2, got 'step_size'",
+        ),
+        (["--env", "CartPole-v1", "--hyper", "step_size=fast"], "hyper must be pairs such as"),
+        (["--env", "CartPole-v1", "--hyper", "step_size=inf"], "hyper step_size must be a finite real number"),
+        (
+            ["--env", "CartPole-v1", "--protocol", "batch_size=1.5"],
+            "batch_size must be a whole number of at least 0, got 1.5",
+        ),
+        (["--env", "CartPole-v1", "--protocol", "num_envs=3"], "num_envs has an option of its own: --num-envs"),
+        (["--env", "CartPole-v1", "--protocol", "steps=3"], "setting of the protocol must be one of"),
+        (["--env", "CartPole-v1", "--num-seeds", "0"], "num_seeds must be a whole number of at least 1, got 0"),
+        (["--env", "CartPole-v1", "--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
+        (["--agent", "dqn"], "--env"),
+    ],
+)
+def test_a_mistake_gives_one_sentence_code_two_and_writes_nothing(capsys, tmp_path, options, message):
+    assert call("train", *options, "--output", str(tmp_path / "new")) == 2
+    captured = capsys.readouterr()
+    words = " ".join((captured.out + captured.err).replace("│", " ").split())
+    assert message in words
+    assert "Traceback" not in words
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(("flags", "extra"), [(["--tensorboard"], "tensorboard"), (["--wandb-project", "x"], "wandb")])
+def test_a_sink_that_is_not_installed_is_named_before_the_run(capsys, monkeypatch, tmp_path, flags, extra):
+    monkeypatch.setattr(train.importlib.util, "find_spec", lambda name: None)
+    assert call("train", "--env", "CartPole-v1", *flags, "--output", str(tmp_path / "new")) == 2
+    captured = capsys.readouterr()
+    words = " ".join((captured.out + captured.err).replace("│", " ").split())
+    assert f"{extra} needs a package that is not installed: pip install 'feelgood[{extra}]'" in words
+    assert call("train", "--env", "CartPole-v1", "--output", str(tmp_path / "new")) == 2
+    assert "env needs a package that is not installed: pip install gymnasium" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("command", ["evaluate", "record"])
+def test_a_folder_without_a_policy_is_named(capsys, tmp_path, command):
+    assert call(command, str(tmp_path / "none")) == 2
+    assert capsys.readouterr().err == f"feelgood: folder {tmp_path / 'none'} holds no policy: there is no such folder\n"

@@ -1,0 +1,202 @@
+"""Training in one call: what is settled before it runs, runs outside and inside XLA, and what they leave behind."""
+
+import subprocess
+import sys
+
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import feelgood
+from feelgood import api, networks, objectives, samplers
+from feelgood.agents import ZOO, Options, anneal, make_agent, value_agent
+from feelgood.envs import nchain
+from feelgood.training import Protocol, run_batch, trainer
+
+SMALL = {"num_envs": 4, "num_warmup_steps": 40, "batch_size": 16, "capacity": 400, "num_evaluation_episodes": 3}
+TINY = {"num_steps": 100, "evaluation_period": 50, "capacity": 64, "batch_size": 4, "num_updates": 1}
+
+
+class Lever(gymnasium.Env):
+    """Three pulls of one of two levers; the second pays 1."""
+
+    observation_space, action_space = gymnasium.spaces.Box(0, 1, (1,), np.float32), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.time = 0
+        return np.ones(1, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        return np.ones(1, np.float32), float(action == 1), self.time == 3, False, {}
+
+
+def levers(num_envs, training):
+    return SyncVectorEnv([Lever] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+
+
+def own_agent(spaces, hyper):
+    """Adam on a linear model, ε-greedy by nothing: it is handed in as a function."""
+    network = networks.network(lambda key: networks.mlp(key, spaces.observation_shape, (), spaces.num_actions))
+    return value_agent(network, objectives.td(), samplers.langevin(hyper["step_size"], 10.0))
+
+
+@pytest.fixture(scope="module")
+def outside():
+    """A run in an environment of one's own, and what was reported of it."""
+    seen = []
+    report = lambda seed, row: seen.append((seed, row["step"], row["return"]))
+    hyper = {"step_size": 0.01, "epsilon_fraction": 0.5}
+    result = feelgood.train("dqn", levers, num_steps=400, seeds=3, hyper=hyper, report=report, **SMALL)
+    return result, seen
+
+
+@pytest.fixture(scope="module")
+def inside():
+    """Two seeds of a functional environment."""
+    return feelgood.train("dqn", nchain(4), seeds=(7, 8), hyper={"step_size": 0.02}, **TINY)
+
+
+def test_importing_feelgood_loads_neither_jax_nor_gymnasium():
+    code = "import feelgood, sys; print([name for name in ('jax', 'gymnasium', 'pandas') if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+    assert all(getattr(feelgood, name) is not None for name in feelgood.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'trian'"):
+        _ = feelgood.trian
+
+
+def test_an_agent_learns_in_an_environment_of_your_own(outside):
+    result, _ = outside
+    assert result.curve["return"].iloc[-1] == 3
+    assert (result.curve["training_return"] < 3).any()  # it explored on the way
+    assert result.policy.evaluate(3).tolist() == [3.0] * 3
+
+
+def test_the_curve_has_a_row_for_each_evaluation_in_the_order_reported(outside):
+    result, seen = outside
+    curve = result.curve
+    assert list(curve["step"]) == list(range(0, 401, 16))
+    assert list(curve["seed"]) == 26 * [3]
+    assert {*curve["agent"]} == {"dqn"}
+    assert {*curve["environment"]} == {"custom"}
+    assert seen == list(curve[["seed", "step", "return"]].itertuples(index=False, name=None))
+
+
+def test_a_result_is_saved_with_a_figure_and_a_policy_for_each_seed(outside, inside, tmp_path):
+    paths = inside.save(tmp_path)
+    assert all(path.exists() for path in paths)
+    found = {str(path.relative_to(tmp_path)) for path in paths}
+    assert found >= {"curves.parquet", "curves.png", "policy/seed-7/policy.json", "policy/seed-8/policy.npz"}
+    pd.testing.assert_frame_equal(feelgood.load_results(tmp_path), inside.curve)
+    with np.load(tmp_path / "policy" / "seed-8" / "policy.npz") as arrays:
+        params = inside.policies[1].state.sampler.params
+        np.testing.assert_array_equal(arrays["sampler/params/layers/0/bias"], params.layers[0].bias)
+    outside[0].save(tmp_path / "one")
+    assert (tmp_path / "one" / "policy" / "policy.json").exists()
+
+
+def test_a_figure_shows_the_mean_over_seeds(inside):
+    (axes,) = inside.plot().axes
+    (line,) = axes.lines
+    mean = inside.curve.groupby("step")["return"].mean()
+    np.testing.assert_allclose(line.get_xdata(), mean.index)
+    np.testing.assert_allclose(line.get_ydata(), mean, rtol=1e-3)
+
+
+def test_policies_from_inside_xla_earn_outside_what_their_curves_say(inside):
+    # The N-chain is deterministic, so one episode tells all.
+    last = inside.curve.groupby("seed")["return"].last()
+    np.testing.assert_allclose([policy.evaluate(1).item() for policy in inside.policies], last, rtol=1e-5)
+    assert inside.policy is inside.policies[0]
+    assert list(inside.curve["step"]) == [0, 50, 100] * 2
+    # Episodes of the 4-chain have 12 steps.
+    assert set(inside.curve["num_episodes"]) <= {0, 4, 5}
+    assert inside.curve["potential"][1] != inside.curve["potential"][4]
+
+
+@pytest.mark.slow
+def test_functional_environments_train_as_batches_of_runs_do(inside):
+    make = lambda spaces, hyper: make_agent("dqn", spaces, hyper)
+    hyper = {name: jnp.full(2, value) for name, value in {**ZOO["dqn"].hyper, "step_size": 0.02}.items()}
+    curves = run_batch(trainer(nchain(4), make, Protocol(**TINY), anneal), 2, np.array([7, 8]), hyper)
+    expected = np.concatenate([curves.initial[:, None], curves.record.evaluation], 1)
+    column = lambda name: inside.curve[name].to_numpy().reshape(2, 3)
+    np.testing.assert_allclose(column("return"), expected, rtol=1e-6)
+    np.testing.assert_allclose(column("potential")[:, 1:], curves.record.potential, rtol=1e-5)
+    means = curves.record.training_return / curves.record.num_episodes
+    np.testing.assert_allclose(column("training_return")[:, 1:], means, rtol=1e-6)
+
+
+def test_an_agent_of_your_own_is_taken_as_it_is():
+    job = api.prepare(own_agent, levers, hyper={"step_size": 0.5})
+    assert job.learner.name == "own"
+    assert job.learner.hyper == {"step_size": 0.5}
+    assert job.learner.make is own_agent
+
+
+def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
+    control = api.prepare("dqn", "CartPole-v1")
+    assert control.learner.hyper == {**ZOO["dqn"].hyper, **api.CONTROL["dqn"]}
+    assert control.learner.options == Options(**api.CONTROL_OPTIONS)
+    assert control.protocol.num_steps == api.CONTROL_PROTOCOL["num_steps"]
+    assert control.protocol.evaluation_period == control.protocol.num_steps // 25
+    said = api.prepare("dqn", "CartPole-v1", hyper={"step_size": 0.5}, protocol={"num_steps": 100, "n_step": 5})
+    assert said.learner.hyper == {**control.learner.hyper, "step_size": 0.5}
+    assert (said.protocol.n_step, said.protocol.evaluation_period) == (5, 4)
+    pytest.importorskip("ale_py")
+    game = api.prepare("dqn", "atari:freeway", env_settings={"sticky": 0.25})
+    assert game.learner.hyper == {**ZOO["dqn"].hyper, **ZOO["dqn"].atari}
+    assert (game.origin.kind, game.origin.name, game.task.stack) == ("atari", "freeway", 4)
+    assert (game.protocol.num_envs, game.learner.options) == (250, Options())
+
+
+def test_control_names_members_of_the_zoo_and_their_hyper_parameters():
+    for agent, hyper in api.CONTROL.items():
+        assert {name.removesuffix("_end") for name in hyper} <= ZOO[agent].hyper.keys()
+
+
+@pytest.mark.parametrize(
+    ("agent", "env", "settings", "message"),
+    [
+        ("dnq", levers, {}, "did you mean 'dqn'?"),
+        ("dqn", "CartPol-v1", {}, "env 'CartPol-v1' cannot be made"),
+        ("dqn", "Pendulum-v1", {}, "must have discrete actions"),
+        (
+            "dqn",
+            levers,
+            {"hyper": {"step": 1.0}},
+            "hyper-parameter of dqn must be one of .*'step'; did you mean 'step_size'",
+        ),
+        (
+            "dqn",
+            levers,
+            {"hyper": {"step_size": float("nan")}},
+            "hyper-parameter step_size must be a finite real number",
+        ),
+        ("fg_ulmcdqn", levers, {"hyper": {"step_size": -1.0}}, "step_size must be positive and finite, got -1"),
+        ("dqn", levers, {"batchsize": 3}, "setting of the protocol must be one of .*did you mean 'batch_size'"),
+        ("dqn", levers, {"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
+        ("dqn", levers, {"num_steps": 0}, "num_steps must be a whole number of at least 1, got 0"),
+        ("dqn", levers, {"seeds": ()}, "seeds must be different whole numbers, at least one, got"),
+        ("dqn", levers, {"seeds": (1, 1)}, "seeds must be different whole numbers"),
+        ("dqn", levers, {"seeds": -1}, "seeds must be a whole number of at least 0, got -1"),
+        ("dqn", levers, {"env_settings": {"x": 1}}, "env_settings must be left out where env is no name"),
+        ("dqn", nchain(4), {"folder": "x"}, "folder must be left out for environments inside XLA, got 'x'"),
+        ("dqn", nchain(4), {"num_envs": 2}, "setting of the protocol must be one of"),
+    ],
+)
+def test_what_does_not_fit_is_named_before_anything_runs(agent, env, settings, message):
+    with pytest.raises(ValueError, match=message):
+        feelgood.train(agent, env, **settings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["fg_ulmcdqn", "dqn"])
+def test_the_defaults_come_to_solve_the_cart_pole(agent):
+    """A mean of 475 over ten episodes in some evaluation; the last policy of a run is not always its best."""
+    result = feelgood.train(agent, "CartPole-v1", seeds=(3, 4, 5))
+    best = result.curve.groupby("seed")["return"].max()
+    assert best.min() >= 475, best

@@ -1,0 +1,68 @@
+"""The examples run, and do what they say."""
+
+import importlib.util
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from feelgood import samplers
+
+FOLDER = Path(__file__).parents[1] / "examples"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_example_is_tested_and_short():
+    names = {path.stem for path in FOLDER.glob("*.py")}
+    assert names == {"posterior", "own_environment", "own_gymnasium", "own_sampler"}
+    assert all(len(path.read_text().splitlines()) <= 50 for path in FOLDER.glob("*.py"))
+
+
+def test_the_posterior_of_arms_is_the_exact_one():
+    example = load("posterior")
+    draws = np.asarray(example.main())
+    phi, weight = np.asarray(example.arms), example.feel_good_weight
+    rows = phi[np.asarray(example.tried)]
+    precision = 2 * rows.T @ rows + np.eye(2)
+    mean = np.linalg.solve(precision, 2 * rows.T @ np.asarray(example.rewards))
+    exact = samplers.exact_feel_good(jnp.float32(mean), jnp.float32(precision), example.arms, weight)
+    draw = jax.jit(jax.vmap(lambda key: exact.step(key, exact.init(example.arms[0]), None)[0].params))
+    expected = np.asarray(draw(jax.random.split(jax.random.key(1), 2000)))
+    error = np.sqrt((draws.var(0) + expected.var(0)) / 2000)
+    # Four standard errors, and a little for the step size.
+    assert np.all(np.abs(draws.mean(0) - expected.mean(0)) < 4 * error + 0.02)
+    np.testing.assert_allclose(draws.std(0), expected.std(0), rtol=0.1)
+
+
+def test_the_corridor_inside_xla_is_learnt():
+    curve = load("own_environment").main().curve
+    assert (curve.groupby("seed")["return"].max() == -4).all()
+
+
+def test_the_corridor_of_gymnasium_is_learnt_and_its_policy_kept(tmp_path):
+    policy = load("own_gymnasium").main(folder=str(tmp_path))
+    assert policy.evaluate(3).tolist() == [-4.0] * 3
+    assert int(policy(np.eye(5)[0])) == 1
+
+
+def test_a_sampler_of_your_own_learns():
+    result, regret = load("own_sampler").main()
+    assert result.curve["finite"].all()
+    assert float(regret[-10:].mean()) < 0.5 * float(regret[:10].mean())
+
+
+@pytest.mark.parametrize("step_size", [0.1])
+def test_the_tamed_sampler_moves_as_its_equation_says(step_size):
+    sampler = load("own_sampler").tamed(step_size, np.inf)
+    start = np.float32([3.0, 4.0])
+    state, info = sampler.step(jax.random.key(0), sampler.init({"w": start}), lambda tree: (tree["w"] ** 2).sum() / 2)
+    np.testing.assert_allclose(state.params["w"], start * (1 - step_size / (1 + step_size * 5)), rtol=1e-6)
+    assert float(info.potential) == 12.5

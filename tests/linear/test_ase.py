@@ -117,9 +117,9 @@ def test_feel_good_tilts_the_first_stage_alone():
         (schemes.lmc(0.05), 400),
         (schemes.ulmc(0.1), 400),
         (schemes.ulmc(0.5, form="splitting"), 100),
-        (schemes.mala(0.5), 100),
+        pytest.param(schemes.mala(0.5), 100, marks=pytest.mark.slow),
         (schemes.hmc(0.5, 4), 20),
-        (schemes.proximal(), 100),
+        pytest.param(schemes.proximal(), 100, marks=pytest.mark.slow),
     ],
     ids=["lmc", "ulmc", "splitting", "mala", "hmc", "proximal"],
 )
@@ -236,6 +236,7 @@ def test_the_general_form_with_a_linear_function_is_the_linear_one_step_for_step
     assert np.asarray(ours.values).max() > 0
 
 
+@pytest.mark.slow
 def test_the_general_loss_is_that_of_the_stored_transitions():
     """A sampler that moves to the gradient shows what it was given."""
 
@@ -306,6 +307,7 @@ def test_a_step_that_would_become_unstable_is_named_before_the_run():
         jax.jit(lambda key: learning.learn(key, MDP, learner, 500))(jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_hyper_parameters_can_be_mapped_over():
     def regret(weight, key):
         learner = ase.lsvi_ase(

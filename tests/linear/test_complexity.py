@@ -76,6 +76,7 @@ def test_the_least_number_of_gradients_is_that_of_brute_force():
     assert need.total_variation <= min(0.15, reached.min() + 1e-3)
 
 
+@pytest.mark.slow
 def test_friction_is_searched_too():
     curvature = complexity.spectrum(30, 4)
     offset = 1 / np.sqrt(curvature)

@@ -319,6 +319,7 @@ def test_what_noise_makes_a_gradient_cost_in_the_closed_form_scheme():
 LINE = (np.array([[1.5]]), np.array([0.4]), np.array([-0.2]))
 
 
+@pytest.mark.slow
 def test_one_action_leaves_nothing_to_bound():
     bounds = compiled("langevin")(0.05, *LINE, 12, np.array([[0.9]]), 0.8)
     tilt = LINE[1] + 0.8 * 0.9 / 1.5
@@ -353,6 +354,7 @@ def test_a_start_where_another_action_leads_is_paid_for_once():
     assert compiled("baoab")(0.4, *arguments, 3, features, 0.05) == (0, 1)
 
 
+@pytest.mark.slow
 def test_bounds_of_many_stages_come_at_once():
     features = jnp.array([[1.0], [-1.0]])
     kernel = KERNELS["langevin"](0.05)

@@ -124,6 +124,7 @@ def test_the_adversary_starts_where_the_last_policy_is_worst():
     assert len(set(np.asarray(seen).tolist())) > 1
 
 
+@pytest.mark.slow
 def test_each_seed_is_its_own_run():
     curves = jax.vmap(lambda key: learning.learn(key, MDP, noisy_learner(), 20))(jax.random.split(jax.random.key(0), 3))
     alone = learning.learn(jax.random.split(jax.random.key(0), 3)[1], MDP, noisy_learner(), 20)

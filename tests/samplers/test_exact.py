@@ -73,6 +73,7 @@ def test_exact_feel_good_agrees_with_numerical_integration(weight, beta):
     assert record.num_rejections.mean() <= 2 + 4 * np.sqrt(6 / 100_000)  # geometric with success at least 1/3
 
 
+@pytest.mark.slow
 def test_exact_feel_good_agrees_with_a_long_mala_chain_in_eight_dimensions():
     rng = np.random.default_rng(3)
     root = rng.normal(size=(8, 8)) / 2

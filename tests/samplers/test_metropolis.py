@@ -98,6 +98,7 @@ def summary(draws):
     return np.asarray(moments.mean((0, 1))), np.asarray(moments.std((0, 1)) / jnp.sqrt(ess))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "num_steps"),
     [

@@ -1,27 +1,378 @@
-"""Every Python block of the README and of the docs runs, in order, in one namespace per page."""
+"""The README and the docs are true: Python runs, commands are known, links lead somewhere, and the site needs nothing.
 
+The Python blocks of a page run in order in one namespace, in a folder that holds the project's results and examples.
+Command lines are parsed by the command line's own parsers and go no further.
+"""
+
+import ast
+import html.parser
+import importlib.machinery
+import importlib.util
 import re
+import shlex
+import sys
+import types
+import urllib.parse
 from pathlib import Path
 
 import pytest
 
+from feelgood.catalogue import KINDS, STUDIES
+from feelgood.checks import check_choice
+from feelgood.cli import COMMANDS
+
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
+FENCE = re.compile(r"^```([a-z]*)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 
 
-def blocks(page: Path) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
-def test_the_python_blocks_of_a_page_run(page):
+def blocks(page: Path, *languages: str) -> list[str]:
+    return [text for language, text in FENCE.findall(page.read_text()) if language in languages]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name_of)
+def test_the_python_blocks_of_a_page_run(page, tmp_path, monkeypatch):
+    for folder in ("results", "examples"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    monkeypatch.chdir(tmp_path)
     namespace: dict = {}
-    for block in blocks(page):
+    for block in blocks(page, "python"):
         exec(compile(block, str(page), "exec"), namespace)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_to_files_of_the_project_lead_somewhere(page):
-    targets = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text())
-    missing = [target for target in targets if not (page.parent / target).exists()]
+    text = FENCE.sub("", page.read_text())
+    missing = []
+    for target, anchor in re.findall(r"\]\((?!https?://)([^)#\s]*)#?([^)\s]*)\)", text):
+        there = page.parent / target if target else page
+        if not there.exists() or (anchor and anchor not in anchors(there)):
+            missing.append(f"{target}#{anchor}" if anchor else target)
     assert not missing
+
+
+def anchors(page: Path) -> set[str]:
+    """Names of a page's headings, as both the site and code hosts make them."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text()), flags=re.MULTILINE)
+    plain = [re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", heading).lower() for heading in headings]
+    return {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", heading, flags=re.ASCII).strip()) for heading in plain}
+
+
+# Commands.
+
+
+def commands(page: Path) -> list[str]:
+    """Lines of shell, and code in the text, that call `feelgood`, `make` or a script of ours; comments are cut off."""
+    text = page.read_text()
+    lines = [line for block in blocks(page, "", "sh") for line in block.replace("\\\n", " ").splitlines()]
+    spans = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", FENCE.sub("", text))
+    # In a sentence, the name of a command alone is a mention.
+    lines += [f"{span} --help" if re.fullmatch(r"feelgood \w+", span) else span for span in spans]
+    called = (
+        r"\s*(?:\w+=\S+ )*(?:\S*/)?(?:feelgood(?= )|make(?= [a-z-]+(?:\s|$))|python(?= (?:examples|benchmarks)/)).*"
+    )
+    # What has "…" or a word such as COMMAND in it stands for many commands.
+    return [line for line in lines if re.fullmatch(called, line) and not re.search(r"…|\b(COMMAND|STUDY)\b", line)]
+
+
+def words_of(line: str) -> list[str]:
+    words = shlex.split(line, comments=True)
+    while "=" in words[0]:  # settings of the environment
+        words = words[1:]
+    end = next((i for i, word in enumerate(words) if word in (">", "|", "&&")), None)
+    words = words[:end]
+    return [words[0].rpartition("/")[2], *words[1:]]
+
+
+def check_command(line: str) -> None:
+    """Requires that a command line would be understood, without doing what it says.
+
+    Raises:
+      ValueError: if it would not.
+    """
+    program, *words = words_of(line)
+    if program == "make":
+        check_choice("target", words[0], re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+        return
+    if program == "python":
+        check_choice("script", words[0], [name_of(file) for file in ROOT.glob("*/*.py")])
+        return
+    command, *rest = words
+    if command in ("--help", "--version"):
+        return
+    check_choice("command", command, COMMANDS)
+    if rest == ["--help"]:
+        return
+    if command == "sweep":
+        command, rest = "run", ["sweep", *rest]
+    if command == "run":
+        check_choice("study", rest[0], STUDIES)
+        check_study(rest[0], rest[1:])
+    elif command == "train":
+        check_training(rest)
+    elif command == "resume":
+        if len(rest) != 1 or rest[0].startswith("-"):
+            raise ValueError(f"resume takes one folder, got {rest}")
+    else:
+        check_rest(command, rest)
+
+
+def by_tyro(kind, words):
+    import tyro
+
+    try:
+        return tyro.cli(kind, args=words)
+    except SystemExit as end:
+        if end.code:
+            raise ValueError(f"{kind.__name__} does not understand {shlex.join(words)}") from None
+        return None  # its help
+
+
+def check_study(name: str, words: list[str]) -> None:
+    from feelgood.agents import ZOO
+    from feelgood.cli.run import options_of
+    from feelgood.studies import atari, cells, sweep
+
+    study = by_tyro(options_of(name), words)
+    if name == "sweep" and study is not None:
+        cells.make_environment(study.environment)
+        for hyper in sweep.parse_grid(study.grid):
+            check_choice("grid", hyper, ZOO[study.agent].hyper)
+    if name == "atari" and study is not None:
+        for hyper in [*atari.parse_hyper(study.hyper), *dict(atari.parse_vary(study.vary))]:
+            for agent in study.agents:
+                check_choice("hyper", hyper, ZOO[agent].hyper)
+
+
+def check_training(words: list[str]) -> None:
+    from feelgood import api
+    from feelgood.cli.train import TrainOptions
+
+    options = by_tyro(TrainOptions, words)
+    if options is not None:
+        api.prepare(options.agent, options.env, hyper=options.hyper_parameters(), protocol=options.settings())
+
+
+def check_rest(command: str, words: list[str]) -> None:
+    """Commands with a parser of their own, and what they check beyond it."""
+    from feelgood.cli.completion import SHELLS
+    from feelgood.results import charts
+
+    room = importlib.import_module(f"feelgood.cli.{COMMANDS[command].module}")
+    try:
+        chosen = getattr(room, f"{COMMANDS[command].function}_parser")().parse_args(words)
+    except SystemExit:  # its help
+        return
+    if command == "list" and chosen.kind is not None:
+        check_choice("kind", chosen.kind, KINDS)
+    if command == "completion":
+        check_choice("shell", chosen.shell, SHELLS)
+    for folder in [*getattr(chosen, "folders", []), getattr(chosen, "folder", None)]:
+        if folder is not None and folder.parts[0] == "results" and not (ROOT / folder).is_dir():
+            raise ValueError(f"there is no folder {folder}")
+    if command == "plot":
+        there = ROOT / chosen.folder
+        kinds = charts.available(charts.tables_of(there)) if there.is_dir() and chosen.kind else charts.MAKERS
+        for kind in chosen.kind:
+            check_choice("kind", kind, kinds)
+
+
+@pytest.fixture
+def extras(monkeypatch):
+    """Extras count as installed; nothing of them is used."""
+    for name in ("ray", "tensorboardX", "wandb"):
+        if importlib.util.find_spec(name) is None:
+            module = types.ModuleType(name)
+            module.__spec__ = importlib.machinery.ModuleSpec(name, None)
+            monkeypatch.setitem(sys.modules, name, module)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=name_of)
+def test_the_commands_of_a_page_are_understood(page, extras):
+    for line in commands(page):
+        try:
+            check_command(line)
+        except ValueError as error:
+            pytest.fail(f"{name_of(page)}: {line}: {error}")
+
+
+def test_commands_are_found_in_shell_and_in_text(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "Call `feelgood list` or `feelgood run frontier --agents …`; `feelgood.train` is Python, `make it` is not.\n\n"
+        "```sh\nA=1 .venv/bin/feelgood run nchain \\\n  --lengths 25  # a comment\nls\n```\n\n"
+        "```\nmake demo    # a target\nfeelgood plot x\n```\n\n```python\nfeelgood = 1\n```\n"
+    )
+    found = [words_of(line) for line in commands(page)]
+    assert found == [
+        ["feelgood", "run", "nchain", "--lengths", "25"],
+        ["make", "demo"],
+        ["feelgood", "plot", "x"],
+        ["feelgood", "list", "--help"],
+        ["make", "it"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "feelgood fly",
+        "feelgood run nowhere",
+        "feelgood run nchain --preset tiny",
+        "feelgood run nchain --agents dqnn",
+        "feelgood run nchain --no-such-option 3",
+        "feelgood run regret --mdps nowhere",
+        "feelgood sweep --agent dqn --grid friction=1,2",
+        "feelgood sweep --environment nowhere",
+        "feelgood run atari --games chess",
+        "feelgood run atari --preset eta --hyper frictoin=1",
+        "feelgood train --env CartPole-v1 --agent dqnn",
+        "feelgood train --env CartPole-v1 --hyper frictoin=1",
+        "feelgood train --env CartPole-v1 --protocol batchsize=1",
+        "feelgood train --env NoSuchTask-v1",
+        "feelgood train",
+        "feelgood plot results/nchain --kind pie",
+        "feelgood plot results/nowhere",
+        "feelgood plot results/nchain --colour red",
+        "feelgood compare results/nchain",
+        "feelgood list birds",
+        "feelgood completion tcsh",
+        "feelgood resume",
+        "feelgood evaluate runs/cartpole --episodes 3",
+        "make tea",
+        "python benchmarks/nothing.py",
+    ],
+)
+def test_a_command_that_would_be_refused_is_found_out(line):
+    with pytest.raises(ValueError):  # noqa: PT011 (each has a sentence of its own)
+        check_command(line)
+
+
+def test_every_command_and_study_is_told_of_somewhere():
+    lines = [words_of(line) for page in PAGES for line in commands(page)]
+    called = {words[1] for words in lines if words[0] == "feelgood"}
+    studied = {words[2] for words in lines if words[:2] == ["feelgood", "run"]} | ({"sweep"} & called)
+    assert set(COMMANDS) - called == set()
+    assert set(STUDIES) - studied == set()
+
+
+# The site.
+
+
+def test_every_agent_has_its_command_on_the_page_of_agents():
+    from feelgood.agents import ZOO
+
+    page = ROOT / "docs" / "agents.md"
+    told = {word for line in commands(page) for word in words_of(line)}
+    assert set(ZOO) <= told
+
+
+def test_every_public_module_is_in_the_reference():
+    """Modules below the command line and the studies that say what is public, but for what packages hand on."""
+    documented = {name for page in DOCS for name in re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE)}
+    rooms = ["samplers", "agents", "envs", "envs.external", "replay", "objectives", "networks", "training", "linear"]
+    rooms += [
+        "api",
+        "results.store",
+        "results.statistics",
+        "samplers.diagnostics",
+        "training.policy",
+        "envs.diagnostic",
+    ]
+    rooms += [f"linear.{path.stem}" for path in (ROOT / "src/feelgood/linear").glob("*.py") if _is_room(path)]
+    assert {f"feelgood.{room}" for room in rooms} <= documented
+
+
+def _is_room(path: Path) -> bool:
+    """Whether `feelgood.linear` hands a module on as such."""
+    tree = ast.parse((path.parent / "__init__.py").read_text())
+    imported = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "feelgood.linear"]
+    return path.stem in {alias.name for node in imported for alias in node.names}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site as `make docs` builds it, strictly, so that a warning fails; with what was logged."""
+    for package in ("mkdocs", "material", "mkdocstrings"):
+        pytest.importorskip(package, reason="the extra docs is not installed (make docs)")
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    folder = tmp_path_factory.mktemp("site")
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder), strict=True))
+    return folder
+
+
+class _Addresses(html.parser.HTMLParser):
+    """What a page loads by itself, and what it links to."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.loaded: list[str] = []
+        self.linked: list[str] = []
+        self.policy = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        if tag == "a":
+            self.linked.append(found.get("href") or "")
+        elif tag == "meta" and found.get("http-equiv") == "Content-Security-Policy":
+            self.policy = found["content"]
+        elif tag != "meta" and found.get("rel") != "canonical":
+            self.loaded += [found[name] for name in ("src", "href", "srcset", "data", "poster") if found.get(name)]
+
+
+def _is_outside(address: str) -> bool:
+    return bool(re.match(r"([a-z]+:)?//", address))
+
+
+def test_the_site_loads_nothing_from_elsewhere(site):
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > len(DOCS)
+    for page in pages:
+        found = _Addresses(page.read_text())
+        assert found.loaded
+        assert not [address for address in found.loaded if _is_outside(address)], page
+        # And it could not: scripts of the theme know of addresses outside, for things that no page uses.
+        assert "'self'" in found.policy
+        assert "http" not in found.policy
+    for sheet in site.rglob("*.css"):
+        assert not re.findall(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", sheet.read_text()), sheet
+
+
+def test_links_within_the_site_lead_somewhere(site):
+    for page in site.rglob("*.html"):
+        if page.name == "404.html":
+            continue
+        for address in _Addresses(page.read_text()).linked:
+            path = urllib.parse.unquote(urllib.parse.urlsplit(address).path)
+            if not _is_outside(address) and not address.startswith("mailto:") and path:
+                assert (page.parent / path).exists(), f"{page}: {address}"
+
+
+def test_the_reference_of_the_site_has_every_public_name(site):
+    import feelgood
+    from feelgood import agents, api, envs, linear, networks, objectives, replay, samplers, training
+    from feelgood.envs import external
+    from feelgood.results import statistics, store
+
+    told = "".join(page.read_text() for page in (site / "reference").glob("*.html"))
+    known = set(re.findall(r'id="(feelgood[\w.]*)"', told))
+    rooms = [agents, api, envs, external, linear, networks, objectives, replay, samplers, statistics, store, training]
+    missing = []
+    for room in rooms:
+        for name in room.__all__:
+            # A function that has its module's name is told of there.
+            home = getattr(getattr(room, name), "__module__", room.__name__)
+            if not {f"{room.__name__}.{name}", f"{home}.{name}"} & known:
+                missing.append(f"{room.__name__}.{name}")
+    assert not missing
+    assert {"feelgood.training.policy.Policy", "feelgood.training.policy.load_policy"} <= known
+    face = {name for name in feelgood.__all__ if not isinstance(getattr(feelgood, name), types.ModuleType)}
+    assert face <= {name.rpartition(".")[2] for name in known}

@@ -111,7 +111,7 @@ WITHOUT_CHOICE = [NAMES.index(name) for name in ("constant_reward", "discounting
 
 
 # The slow ones are made of the same parts as the others, and their updates are checked number by number in test_base.
-FAST = ("fg_ulmcdqn", "dqn", "bootstrapped_dqn")
+FAST = ("fg_ulmcdqn", "dqn")
 
 
 @pytest.fixture(
@@ -282,7 +282,9 @@ ADAM = ("langevin_dqn", "dqn", "prioritized_dqn", "c51", "iqn", "bootstrapped_dq
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if name in ("steady_fg_ulmcdqn", "ulmcdqn", "adam_lmcdqn") else [])
+        pytest.param(
+            name, marks=[] if name in ("fg_ulmcdqn", "dqn", "c51", "iqn", "noisynet_dqn") else pytest.mark.slow
+        )
         for name in ZOO
     ],
 )
@@ -294,7 +296,7 @@ def test_fifty_updates_on_one_batch_lower_the_potential(name):
 
 PIXELS = Spaces((4, 36, 36), 2, lambda code: code.astype(jnp.float32) / 5)
 # The others have the network of the first and samplers that vectors know already.
-DISTINCT = ("fg_ulmcdqn", "c51", "bootstrapped_dqn")
+DISTINCT = ("fg_ulmcdqn",)
 
 
 @pytest.mark.parametrize(

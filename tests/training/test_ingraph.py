@@ -451,7 +451,7 @@ def test_minibatches_follow_the_priorities_at_the_start_of_their_block_and_set_n
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[] if name in ("prioritized_dqn", "iqn") else pytest.mark.slow) for name in ZOO],
+    [pytest.param(name, marks=[] if name == "prioritized_dqn" else pytest.mark.slow) for name in ZOO],
 )
 def test_every_agent_trains_on_the_chain(name):
     protocol = Protocol(num_steps=300, num_updates=1, evaluation_period=300, capacity=200, num_evaluation_episodes=2)

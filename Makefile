@@ -35,7 +35,7 @@ demo: $(VENV)/.installed  ## Draw the samplers, then run the quick N-chain study
 	$(BIN)/feelgood run nchain --output runs/demo/nchain
 
 test: $(VENV)/.installed-dev  ## Run the tests
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --durations=25
 
 test-slow: $(VENV)/.installed-slow  ## Run the minutes-long checks
 	$(BIN)/python -m pytest -n 2 -m slow

@@ -145,12 +145,12 @@ def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
     assert control.protocol.evaluation_period == control.protocol.num_steps // 25
     said = api.prepare("dqn", "CartPole-v1", hyper={"step_size": 0.5}, protocol={"num_steps": 100, "n_step": 5})
     assert said.learner.hyper == {**control.learner.hyper, "step_size": 0.5}
-    assert (said.protocol.n_step, said.protocol.evaluation_period) == (5, 4)
+    assert (said.protocol.n_step, said.protocol.evaluation_period) == (5, 8)  # a step of all eight at least
     pytest.importorskip("ale_py")
     game = api.prepare("dqn", "atari:freeway", env_settings={"sticky": 0.25})
     assert game.learner.hyper == {**ZOO["dqn"].hyper, **ZOO["dqn"].atari}
     assert (game.origin.kind, game.origin.name, game.task.stack) == ("atari", "freeway", 4)
-    assert (game.protocol.num_envs, game.learner.options) == (250, Options())
+    assert (game.protocol.num_envs, game.learner.options) == (250, Options(double=True))
 
 
 def test_control_names_members_of_the_zoo_and_their_hyper_parameters():

@@ -142,6 +142,7 @@ def test_stages_start_where_they_stopped():
     np.testing.assert_array_equal(learner.init().params, np.zeros((3, 3)))
 
 
+@pytest.mark.slow
 def test_momentum_is_kept_if_asked_for():
     """Twice J steps with momentum kept in between are 2J steps, but for the noise, which is off."""
     options = {"loss_weight": 0.1, "inverse_temperature": 1e9, "keep_momentum": True}

@@ -105,6 +105,7 @@ def test_no_rounding_lands_on_a_zero(uniform):
         np.testing.assert_array_equal(found, ends)
 
 
+@pytest.mark.slow
 def test_a_million_slots_keep_their_shares_to_the_last():
     capacity = 1_000_000
     table = made(capacity)

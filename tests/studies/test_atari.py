@@ -218,7 +218,7 @@ def test_a_study_leaves_tables_figures_and_the_emulators_version_and_no_checkpoi
     assert curves["game"].unique().tolist() == ["venture", "freeway"]
     assert (curves["frame"] == 4 * curves["step"]).all()
     assert {"return_spread", "episode_length", "training_return", "num_episodes", "potential", "seconds"} < {*curves}
-    assert curves.loc[curves["agent"] == "fg_ulmcdqn", "friction"].eq(1.0).all()
+    assert curves.loc[curves["agent"] == "fg_ulmcdqn", "friction"].eq(10.0).all()
     assert curves.loc[curves["agent"] == "dqn", "friction"].isna().all()
     summary = pd.read_csv(tmp_path / "out" / "summary.csv").set_index(["game", "agent"])
     assert summary.loc[("venture", "dqn"), "max"] == 1501

@@ -117,12 +117,12 @@ def test_names_agree_with_the_library():
     from feelgood.linear import mdps
     from feelgood.linear.algorithms import ALGORITHMS
     from feelgood.linear.table1 import TABLE1
-    from feelgood.results.regret import _LOOKS
+    from feelgood.results.regret import LOOKS
 
     assert tuple(mdps.SUITE) == regret.MDPS
     assert tuple(ALGORITHMS) == regret.ALGORITHMS
     rows = {row.name: row for row in TABLE1}
     assert {a.row for a in ALGORITHMS.values() if a.row} == set(rows)
     for name, algorithm in ALGORITHMS.items():
-        claimed = _LOOKS[name][3]
+        claimed = LOOKS[name][3]
         assert claimed == (None if algorithm.row is None else tuple(rows[algorithm.row].regret))

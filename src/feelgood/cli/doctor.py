@@ -65,7 +65,11 @@ def _version(package: str) -> str | None:
 def _requirements(package: str, extra: str | None = None) -> list[str]:
     """What a package requires, or what one of its extras adds: 'jax>=0.9', 'jax[cuda13]', …"""
     found = []
-    for line in metadata.requires(package) or ():
+    try:
+        lines = metadata.requires(package) or ()
+    except metadata.PackageNotFoundError:
+        return []
+    for line in lines:
         requirement, _, marker = line.partition(";")
         of_extra = re.search(r"extra == ['\"]([\w-]+)['\"]", marker)
         if (of_extra[1] if of_extra else None) == extra:
@@ -89,11 +93,11 @@ def _packages() -> list[Fact]:
 
 
 def _extras() -> list[Fact]:
-    """Which extras are there; the one for developers is left out."""
+    """Which extras are there; those for developers are left out."""
     if not _version("feelgood"):
         return [Fact("extras", "unknown: feelgood runs from a folder that is not installed")]
     facts = []
-    for extra in sorted({*(metadata.metadata("feelgood").get_all("Provides-Extra") or ())} - {"dev"}):
+    for extra in sorted({*(metadata.metadata("feelgood").get_all("Provides-Extra") or ())} - {"dev", "docs"}):
         missing = sorted(name for name in _of_extra("feelgood", extra) if not _version(name))
         if missing:
             facts.append(Fact(f"extra {extra}", f"missing {', '.join(missing)}", _install(f"feelgood[{extra}]")))

@@ -1,11 +1,12 @@
-"""The parser that commands share."""
+"""The parsers that commands share."""
 
 import argparse
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from feelgood.cli import COMMANDS
 
-__all__ = ["parser"]
+__all__ = ["parse_options", "parser"]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -25,3 +26,15 @@ def parser(name: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,  # an example stays on one line, to be copied
     )
+
+
+def parse_options(kind: Any, arguments: Sequence[str], command: str, example: str) -> Any:
+    """Options of a dataclass from arguments; the help of the command ends with an example."""
+    import tyro
+
+    try:
+        return tyro.cli(kind, args=arguments, prog=command, description=kind.__doc__)
+    except SystemExit as end:
+        if not end.code:
+            print(f"example: {example}")
+        raise

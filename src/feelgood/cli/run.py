@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from feelgood.catalogue import STUDIES
 from feelgood.checks import check_choice
 from feelgood.cli import COMMANDS
-from feelgood.cli.parsing import parser
+from feelgood.cli.parsing import parse_options, parser
 from feelgood.cli.work import interruptible, set_up_jax
 
 __all__ = ["resume", "run", "sweep"]
@@ -27,17 +27,19 @@ def run(arguments: Sequence[str]) -> None:
         sys.exit(0 if arguments else 2)
     name, *rest = arguments
     check_choice("study", name, STUDIES)
-    import tyro
+    _begin(name, rest, f"feelgood run {name}")
 
+
+def _begin(name: str, arguments: Sequence[str], command: str) -> None:
+    """Runs the study `name` with what follows the command."""
     kind = options_of(name)
-    description = f"{kind.__doc__}\n\nexample: feelgood run {name} {STUDIES[name].example}"
-    options = tyro.cli(kind, args=rest, prog=f"feelgood run {name}", description=description)
-    _run(name, options, again=shlex.join(["feelgood", "run", *arguments]))
+    options = parse_options(kind, arguments, command, f"{command} {STUDIES[name].example}")
+    _run(name, options, again=shlex.join([*command.split(), *arguments]))
 
 
 def sweep(arguments: Sequence[str]) -> None:
     """Runs the study of that name."""
-    run(["sweep", *arguments])
+    _begin("sweep", arguments, "feelgood sweep")
 
 
 def resume(arguments: Sequence[str]) -> None:

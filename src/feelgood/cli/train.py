@@ -13,6 +13,7 @@ from typing import Any
 
 from feelgood.checks import check_count, check_finite
 from feelgood.cli import COMMANDS
+from feelgood.cli.parsing import parse_options
 from feelgood.cli.work import interruptible, set_up_jax
 
 __all__ = ["TrainOptions", "execute", "train"]
@@ -107,15 +108,7 @@ def _numbers(field: str, words: Sequence[str]) -> dict[str, float]:
 
 def train(arguments: Sequence[str]) -> None:
     """Trains an agent."""
-    import tyro
-
-    example = COMMANDS["train"].example
-    try:
-        options = tyro.cli(TrainOptions, args=arguments, prog="feelgood train", description=TrainOptions.__doc__)
-    except SystemExit as end:
-        if not end.code:
-            print(f"example: {example}")
-        raise
+    options = parse_options(TrainOptions, arguments, "feelgood train", COMMANDS["train"].example)
     execute(options, again=shlex.join(["feelgood", "train", *arguments]))
 
 

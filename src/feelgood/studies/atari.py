@@ -268,9 +268,6 @@ class AtariStudy(EngineOptions):
         if self.num_warmup_steps * FRAMES_PER_STEP >= self.num_frames:
             most = self.num_frames // FRAMES_PER_STEP
             raise ValueError(f"num_warmup_steps must be below {most}, all steps of a run, got {self.num_warmup_steps}")
-        for path in self.reference:
-            if not path.is_file():
-                raise ValueError(f"reference must be a CSV file, got {str(path)!r}, which is none")
         fixed = parse_hyper(self.hyper)
         for name, _ in parse_vary(self.vary):
             if name in fixed:

@@ -64,47 +64,68 @@ class History:
         }
 
 
-@pytest.mark.parametrize(("stack", "n_step", "end"), [(4, 3, 0.25), (1, 1, 0.25), (2, 5, 0.04)])
-def test_every_transition_is_that_of_the_history_also_after_the_ring_has_turned(stack, n_step, end):
-    rows, turns = 11, 40
-    history = History(stack, turns, end)
-    replay = frame_replay(rows, LANES, SHAPE, np.uint8, num_actions=5, stack=stack, n_step=n_step)
+def taking_turns(num_groups, seed, num_turns, end):
+    """Histories of groups of lanes, and what arrives of them, one group after the other."""
+    histories = [History(seed + group, num_turns, end) for group in range(num_groups)]
+    arrivals = [history.arrivals[turn] for turn in range(num_turns) for history in histories]
+    return histories, arrivals
+
+
+@pytest.mark.parametrize(
+    ("stack", "n_step", "end", "num_groups"), [(4, 3, 0.25, 1), (4, 3, 0.25, 2), (1, 1, 0.25, 1), (2, 5, 0.04, 3)]
+)
+def test_every_transition_is_that_of_the_history_also_after_the_ring_has_turned(stack, n_step, end, num_groups):
+    rows, turns = 11 * num_groups, 40
+    histories, arrivals = taking_turns(num_groups, stack, turns, end)
+    settings = {"num_actions": 5, "stack": stack, "n_step": n_step, "num_groups": num_groups}
+    replay = frame_replay(rows, LANES, SHAPE, np.uint8, **settings)
     add, take = jax.jit(replay.add), jax.jit(replay.take)
     is_start, newest = jax.jit(replay.is_start), jax.jit(replay.newest)
     state, lost_starts, num_checked = replay.init(), 0, 0
     slots = np.arange(rows * LANES)
-    for turn, arrival in enumerate(history.arrivals):
+    for time, arrival in enumerate(arrivals):
         state = add(state, arrival)
-        seen = np.asarray(newest(state))
+        turn, group = divmod(time, num_groups)
+        seen, history = np.asarray(newest(state)), histories[group]
         for lane in range(LANES):
             np.testing.assert_array_equal(seen[lane], history.observation(lane, *history.place[turn][lane], stack))
-        batch, starts = take(state, slots, DISCOUNT), np.asarray(is_start(state, slots))
-        oldest = max(turn - rows + 1, 0)
-        whole = oldest + (stack - 1 if turn >= rows - 1 else 0)
+        batch = jax.tree.map(np.asarray, take(state, slots, DISCOUNT))
+        starts = np.asarray(is_start(state, slots))
+        oldest = max(time - rows + 1, 0)
+        whole = oldest + ((stack - 1) * num_groups if time >= rows - 1 else 0)
         for slot in slots:
             row, lane = divmod(int(slot), LANES)
-            then = turn - (turn - row) % rows
-            expected = history.sample(then, lane, turn, stack, n_step) if whole <= then else None
+            then = time - (time - row) % rows
+            if then < whole:
+                assert not starts[slot]
+                continue
+            group, turn = then % num_groups, then // num_groups
+            history, last_turn = histories[group], (time - group) // num_groups
+            expected = history.sample(turn, lane, last_turn, stack, n_step)
             assert starts[slot] == (expected is not None)
             if expected is None:
                 continue
             num_checked += 1
-            lost_starts += then - history.place[then][lane][1] < oldest
+            lost_starts += then - num_groups * history.place[turn][lane][1] < oldest
             for name, value in expected.items():
-                np.testing.assert_allclose(np.asarray(getattr(batch, name))[slot], value, rtol=1e-5, err_msg=name)
+                np.testing.assert_allclose(getattr(batch, name)[slot], value, rtol=1e-5, atol=1e-6, err_msg=name)
     assert num_checked > 400
     assert lost_starts > 20  # episodes whose first frame has been written over
 
 
-def test_samples_are_uniform_over_all_transitions_and_nothing_else():
-    rows, stack = 9, 2
-    history = History(5, 20, 0.4)
-    replay = frame_replay(rows, LANES, SHAPE, np.uint8, num_actions=5, stack=stack)
-    state = replay.init()
-    for arrival in history.arrivals:
-        state = replay.add(state, arrival)
+@pytest.mark.parametrize("priority_exponent", [None, 0.6])
+@pytest.mark.parametrize("num_groups", [1, 2])
+def test_samples_are_uniform_over_all_transitions_and_nothing_else(num_groups, priority_exponent):
+    rows, stack = 9 * num_groups, 2
+    _, arrivals = taking_turns(num_groups, 5, 20, 0.4)
+    settings = {"num_actions": 5, "stack": stack, "num_groups": num_groups, "priority_exponent": priority_exponent}
+    replay = frame_replay(rows, LANES, SHAPE, np.uint8, **settings)
+    state, add = replay.init(), jax.jit(replay.add)
+    for arrival in arrivals:
+        state = add(state, arrival)
     starts = np.flatnonzero(np.asarray(replay.is_start(state, np.arange(rows * LANES))))
     num = 40_000
+    # Priorities that nobody has set are all alike.
     batch = jax.jit(replay.sample, static_argnums=2)(jax.random.key(0), state, num, DISCOUNT)
     counts = Counter(np.asarray(batch.slot).tolist())
     assert set(counts) == set(starts.tolist())
@@ -145,11 +166,17 @@ def test_a_million_frames_of_atari_fit_into_eight_gigabytes():
 
 
 @pytest.mark.parametrize(
-    ("change", "named"), [({"num_rows": 4}, "num_rows"), ({"num_lanes": 0}, "num_lanes"), ({"stack": 0}, "stack")]
+    ("change", "named"),
+    [
+        ({"num_rows": 4}, "num_rows"),
+        ({"num_lanes": 0}, "num_lanes"),
+        ({"stack": 0}, "stack"),
+        ({"num_groups": 0}, "num_groups"),
+        ({"num_groups": 2}, "num_rows must be a whole number of at least 10, got 8"),
+        ({"num_groups": 2, "num_rows": 11}, "num_rows must be a multiple of num_groups = 2, got 11"),
+    ],
 )
 def test_what_makes_no_sense_is_refused(change, named):
     settings = {"num_rows": 8, "num_lanes": 2, "stack": 4, **change}
     with pytest.raises(ValueError, match=named):
-        frame_replay(
-            settings["num_rows"], settings["num_lanes"], (1,), np.uint8, num_actions=2, stack=settings["stack"]
-        )
+        frame_replay(**settings, frame_shape=(1,), frame_dtype=np.uint8, num_actions=2)

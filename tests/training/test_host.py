@@ -9,6 +9,7 @@ from functools import partial
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
@@ -20,7 +21,7 @@ from feelgood.training.batch import Interrupted
 from feelgood.training.evaluation import play, stacked
 from feelgood.training.host import train
 from feelgood.training.journal import Journal
-from feelgood.training.machinery import HostProtocol
+from feelgood.training.machinery import HostProtocol, _dealt
 
 LENGTHS = (3, 5, 8)
 
@@ -71,6 +72,7 @@ PROTOCOL = HostProtocol(
     num_evaluation_episodes=2,
     max_evaluation_steps=20,
 )
+TAKING_TURNS = dataclasses.replace(PROTOCOL, num_groups=2, num_draws=2)
 
 
 def make_agent(spaces, hyper):
@@ -97,13 +99,13 @@ def compiled_once():
         yield
 
 
-@pytest.fixture(scope="module")
-def finished():
+@pytest.fixture(scope="module", params=[PROTOCOL, TAKING_TURNS], ids=["together", "taking turns"])
+def finished(request):
     """A run that went to its end, with all that it was."""
     runs = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(host._Run, "close", lambda run: runs.append(run))
-        outcome = train(TASK, make_agent, PROTOCOL, HYPER, seed=3)
+        outcome = train(TASK, make_agent, request.param, HYPER, seed=3)
     host_run = runs[0]
     yield outcome, host_run
     host_run.evaluator.close()
@@ -111,8 +113,9 @@ def finished():
 
 def test_what_is_stored_is_what_happened(finished):
     _, run = finished
-    frames, ring = run.lanes.frames, run.parts.replay
-    slots = np.arange(PROTOCOL.num_rows * PROTOCOL.num_envs)
+    frames, ring, protocol = run.lanes.frames, run.parts.replay, run.protocol
+    slots = np.arange(protocol.num_rows * protocol.num_lanes)
+    assert len(slots) == PROTOCOL.capacity
     batch = jax.tree.map(np.asarray, ring.take(frames, slots, PROTOCOL.discount))
     starts = np.asarray(ring.is_start(frames, slots))
     assert starts.sum() > 40
@@ -124,7 +127,8 @@ def test_what_is_stored_is_what_happened(finished):
         steps = int(next_time - time)
         assert (next_name, next_episode) == (name, episode)
         assert 1 <= steps <= 2
-        assert steps == 2 or next_time == length or slot // PROTOCOL.num_envs == (int(frames.head) - 2) % 20
+        rows_after = (int(frames.head) - 1 - slot // protocol.num_lanes) % protocol.num_rows
+        assert steps == 2 or next_time == length or rows_after // protocol.num_groups == 1
         first, action = batch.first_observation[slot], batch.action[slot]
         assert tuple(first) == (name, episode, 0, -1)
         expected = 10 * time + action + (0.5 * (10 * (time + 1) + last) if steps == 2 else 0)
@@ -156,13 +160,13 @@ def test_gradient_steps_come_in_the_ratio_of_the_protocol(finished):
 
 
 def test_seeds_repeat_and_differ(finished):
-    outcome, _ = finished
-    again = train(TASK, make_agent, PROTOCOL, HYPER, seed=3)
+    outcome, run = finished
+    again = train(TASK, make_agent, run.protocol, HYPER, seed=3)
     same = lambda a, b: all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
     assert same(again.agent, outcome.agent)
     timeless = lambda outcome: [dataclasses.astuple(_Point(point)) for point in outcome.curve]
     np.testing.assert_array_equal(np.array(timeless(again)), np.array(timeless(outcome)))
-    other = train(TASK, make_agent, PROTOCOL, HYPER, seed=4)
+    other = train(TASK, make_agent, run.protocol, HYPER, seed=4)
     assert not same(other.agent.sampler.params, outcome.agent.sampler.params)
 
 
@@ -184,8 +188,8 @@ def test_a_run_that_dies_goes_on_from_its_last_checkpoint_with_agent_replay_and_
     saved, checkpoint = [], host._Run._checkpoint
 
     def watched(run):
-        frames = jax.tree.map(np.array, run.lanes.frames)
-        saved.append((run.counters.turns, jax.tree.map(np.array, run.agent), frames, run.curve.copy()))
+        copies = jax.tree.map(np.array, (run.agent, run.lanes))
+        saved.append((run.counters.turns, *copies, run.curve.copy()))
         checkpoint(run)
 
     def die(point):
@@ -195,31 +199,31 @@ def test_a_run_that_dies_goes_on_from_its_last_checkpoint_with_agent_replay_and_
     monkeypatch.setattr(host._Run, "_checkpoint", watched)
     settings = {"folder": tmp_path / "run", "label": "telling", "checkpoint_seconds": 0.0}
     with pytest.raises(Killed):
-        train(TASK, make_agent, PROTOCOL, HYPER, 3, report=die, **settings)
-    turns, agent, frames, curve = saved[-1]
-    assert turns * 4 >= 160
+        train(TASK, make_agent, TAKING_TURNS, HYPER, 3, report=die, **settings)
+    turns, agent, lanes, curve = saved[-1]
+    assert turns * 2 >= 160
     # Rows that arrived after the checkpoint have been written by then, as a killed process leaves them.
-    restored, said, begin = [], [], host._Run._reset
+    restored, said, begin = [], [], host._Run._begin
 
     def begun(run):
-        copies = jax.tree.map(np.array, (run.agent, run.lanes.frames))
+        copies = jax.tree.map(np.array, (run.agent, run.lanes))
         restored.append((run.counters.turns, *copies, run.curve.copy()))
         return begin(run)
 
-    monkeypatch.setattr(host._Run, "_reset", begun)
-    outcome = train(TASK, make_agent, PROTOCOL, HYPER, 3, say=said.append, **settings)
-    assert said == [f"continuing from step {turns * 4}; the environments begin new episodes"]
+    monkeypatch.setattr(host._Run, "_begin", begun)
+    outcome = train(TASK, make_agent, TAKING_TURNS, HYPER, 3, say=said.append, **settings)
+    assert said == [f"continuing from step {turns * 2}; the environments begin new episodes"]
     assert restored[0][0] == turns
     equal = lambda a, b: [
         np.testing.assert_array_equal(x, y) for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True)
     ]
     equal(restored[0][1], agent)
-    equal(restored[0][2], frames)
+    equal(restored[0][2], lanes)
     assert [point.step for point in outcome.curve] == [0, 80, 160, 240]
     np.testing.assert_array_equal(restored[0][3][:2, :4], curve[:2, :4])
     assert all(np.isfinite(point.return_) for point in outcome.curve)
     with pytest.raises(ValueError, match="belongs to another run"):
-        train(TASK, make_agent, PROTOCOL, HYPER, 4, **settings)
+        train(TASK, make_agent, TAKING_TURNS, HYPER, 4, **settings)
 
 
 def test_ctrl_c_leaves_a_checkpoint(tmp_path):
@@ -254,6 +258,29 @@ def test_several_chains_are_different_draws_that_share_the_environments():
         assert leaf.shape[0] == 2
         assert not np.array_equal(leaf[0], leaf[1])
     assert len(outcome.curve) == 2
+
+
+def test_each_draw_acts_until_the_newest_takes_its_place(monkeypatch):
+    runs, params, act = [], [], host._Run._act
+
+    def watched(run, arrival):
+        params.append(np.asarray(jax.tree.leaves(run.agent.sampler.params)[0]))
+        return act(run, arrival)
+
+    monkeypatch.setattr(host._Run, "_act", watched)
+    monkeypatch.setattr(host._Run, "close", lambda run: (runs.append(run), run.evaluator.close()))
+    train(TASK, make_agent, TAKING_TURNS, HYPER, seed=3)
+    draws = np.asarray(jax.tree.leaves(runs[0].lanes.draws.sampler.params)[0])
+    # 120 turns: the last two of two groups, the second of which has the place that it shares from the newer position.
+    np.testing.assert_array_equal(draws, [params[-3], params[-1]])
+    assert not np.array_equal(params[-3], params[0])
+
+
+def test_lanes_are_dealt_out_to_policies():
+    act = lambda keys, policy, context, seen: 1000 * policy + 100 * keys + 10 * context + seen
+    policies, lanes = jnp.array([1, 2, 3]), jnp.arange(6)
+    actions = _dealt(act, 3, policies, lanes, lanes, lanes)
+    np.testing.assert_array_equal(actions, [1000, 2111, 3222, 1333, 2444, 3555])
 
 
 def test_environments_begin_anew_at_times_of_their_own(monkeypatch):
@@ -347,7 +374,12 @@ def test_a_checkpoint_without_its_frames_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"num_chains": 3}, "num_envs"),
+        (
+            {"num_chains": 3},
+            "num_envs must be a multiple of num_groups = 1 \\* num_chains = 3 \\* num_draws = 1, got 4",
+        ),
+        ({"num_groups": 3}, "num_envs must be a multiple of num_groups = 3"),
+        ({"num_groups": 2, "num_draws": 4}, "num_envs must be a multiple of .*num_draws = 4, got 4"),
         ({"capacity": 20}, "capacity"),
         ({"batch_size": 0}, "batch_size"),
         ({"evaluation_period": 2}, "evaluation_period"),

@@ -59,8 +59,10 @@ PAPER: dict[str, Any] = {
     "agents": AGENTS,
     "num_frames": 50_000_000,
     "num_seeds": 5,
-    "num_envs": 250,
+    "num_envs": 200,
+    "num_groups": 2,
     "num_chains": 1,
+    "num_draws": 50,
     "pixel_scale": 1.0,
     "sticky": 0.0,
     "episode": "life",
@@ -103,6 +105,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "num_frames": 20_000,
         "num_seeds": 1,
         "num_envs": 20,
+        "num_draws": 5,
         "num_warmup_steps": 1000,
         "capacity": 5000,
         "target_period": 50,
@@ -191,8 +194,12 @@ class AtariStudy(EngineOptions):
     """Hyper-parameters to vary one at a time, as in feel_good_weight=1,1e-2,1e-3; empty for the preset's."""
     num_envs: int = 0
     """Environments that step in parallel; 0 for the preset's."""
+    num_groups: int = 0
+    """Groups of environments that take turns: one steps while actions are chosen for the next; 0 for the preset's."""
     num_chains: int = 0
-    """Independent draws of the posterior that share one replay; 0 for the preset's."""
+    """Independent chains that share one replay; 0 for the preset's."""
+    num_draws: int = 0
+    """Positions of a chain that act at the same time, each for so many steps; 0 for the preset's."""
     pixel_scale: float = 0.0
     """What pixels, 0 to 255, are multiplied with: 1 in the paper's code; 0 for the preset's."""
     sticky: float = -1.0
@@ -291,7 +298,9 @@ class AtariStudy(EngineOptions):
 # What a protocol has in steps and a study in frames is apart.
 _PROTOCOL = (
     "num_envs",
+    "num_groups",
     "num_chains",
+    "num_draws",
     "num_warmup_steps",
     "steps_per_update",
     "num_updates",

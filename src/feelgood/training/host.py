@@ -8,7 +8,8 @@ One turn of the loop:
     receive  wait for the environments
 
 so that environments and device work at the same time, in the order of events of a loop that does one after the other:
-actions come from parameters that have seen everything but the steps in flight.
+actions come from parameters that have seen everything but the steps in flight. Several groups of environments take
+turns, so that one steps also while the device chooses for the next.
 """
 
 import time
@@ -26,8 +27,9 @@ from feelgood.envs.external import Task
 from feelgood.replay.frames import Arrival
 from feelgood.training.batch import Interrupted, stop_on_signal
 from feelgood.training.evaluation import Evaluator, policy_of
+from feelgood.training.group import Group
 from feelgood.training.journal import Journal
-from feelgood.training.machinery import HostProtocol, Lanes, Machinery, machinery
+from feelgood.training.machinery import HostProtocol, Machinery, machinery
 from feelgood.typing import Scalar
 
 __all__ = ["Outcome", "Point", "train"]
@@ -150,9 +152,8 @@ class _Run:
         self.evaluations: dict[int, Future] = {}
         self.num_reported = 0
         self.journal: Journal | None = None
-        self.ended_returns: list[Any] = [0.0, 0]
         self.potentials: list[Any] = []
-        self.env: Any = task.make(protocol.num_envs, True)
+        self.groups = [Group(task, protocol.num_lanes) for _ in range(protocol.num_groups)]
         self.evaluator = Evaluator(
             task,
             parts.exploit,
@@ -165,7 +166,12 @@ class _Run:
 
     @property
     def step(self) -> int:
-        return self.counters.turns * self.protocol.num_envs
+        return self.counters.turns * self.protocol.num_lanes
+
+    @property
+    def group(self) -> Group:
+        """The environments whose turn it is."""
+        return self.groups[self.counters.turns % self.protocol.num_groups]
 
     # On disk.
 
@@ -176,11 +182,11 @@ class _Run:
         self.journal = Journal(folder, label, self.protocol.num_rows, self.num_spare, row)
         found = self.journal.restore(self._all_but_frames())
         if found is not None:
-            self.agent, frames, context, counters, curve = found
+            self.agent, lanes, counters, curve = found
             self.counters, self.curve = _Counters(*(x.item() for x in counters)), np.array(curve)
             self.lanes.frames.frame.delete()  # two rings would not fit where one does
             stored = jnp.asarray(self.journal.rows(self.counters.turns))
-            self.lanes = Lanes(frames._replace(frame=stored), context)
+            self.lanes = lanes._replace(frames=lanes.frames._replace(frame=stored))
             say(f"continuing from step {self.step}; the environments begin new episodes")
             for step, policy in self.journal.snapshots(jax.eval_shape(policy_of, self.agent)).items():
                 index = step // self.protocol.evaluation_period
@@ -192,9 +198,8 @@ class _Run:
 
     def _all_but_frames(self) -> Any:
         """What a checkpoint holds; the frames are in the journal already."""
-        frames = self.lanes.frames._replace(frame=jnp.zeros((0,), jnp.uint8))
-        counters = tuple(map(np.asarray, self._counted()))
-        return self.agent, frames, self.lanes.context, counters, self.curve
+        lanes = self.lanes._replace(frames=self.lanes.frames._replace(frame=jnp.zeros((0,), jnp.uint8)))
+        return self.agent, lanes, tuple(map(np.asarray, self._counted())), self.curve
 
     def _counted(self) -> _Counters:
         return self.counters._replace(seconds=self.counters.seconds + time.monotonic() - self.began)
@@ -215,12 +220,14 @@ class _Run:
 
     def _evaluate(self, index: int) -> None:
         """Asks for a point of the curve: what training was like is known now, what the policy is worth later."""
-        total, count = self.ended_returns
+        count, total = (sum(getattr(group, name) for group in self.groups) for name in ("num_ended", "ended_return"))
         is_finite = bool(self.parts.is_finite(self.agent))
         potential = float(np.mean(jax.device_get(self.potentials))) if self.potentials else np.nan
         training = (total / count if count else np.nan, count, potential, self._counted().seconds, is_finite)
         self.curve[index] = (self.step, np.nan, np.nan, np.nan, *training)
-        self.ended_returns, self.potentials = [0.0, 0], []
+        self.potentials = []
+        for group in self.groups:
+            group.num_ended, group.ended_return = 0, 0.0
         if is_finite:
             policy = policy_of(self.agent)
             if self.journal is not None:
@@ -248,9 +255,10 @@ class _Run:
     def go(self) -> Outcome:
         """Runs to the end of the budget."""
         protocol, first_turn = self.protocol, self.counters.turns
-        num_turns = -(-protocol.num_steps // protocol.num_envs)
+        num_turns = -(-protocol.num_steps // protocol.num_lanes)
         lap, seconds = time.monotonic, dict.fromkeys(("act", "learn", "receive", "rest"), 0.0)
-        arrival = self._reset()
+        self._begin()
+        arrival = self.group.receive()
         if self.counters.turns == 0:
             self._evaluate(0)
         with stop_on_signal() as stop:
@@ -260,11 +268,11 @@ class _Run:
                 t1 = lap()
                 if self.journal is not None:
                     self.journal.row(self.counters.turns, arrival.frame.copy())  # the environments may reuse it
-                self._send(actions)
+                self.group.send(actions)
                 self.counters = self.counters._replace(turns=self.counters.turns + 1)
                 self._learn()
                 t2 = lap()
-                arrival = self._receive(actions, arrival)
+                arrival = self.group.receive()
                 t3 = lap()
                 self._look_after()
                 t4 = lap()
@@ -280,24 +288,18 @@ class _Run:
         if self.journal is not None:
             self._checkpoint()
         seconds["total"] = lap() - self.began
-        num_steps = (self.counters.turns - first_turn) * protocol.num_envs
+        num_steps = (self.counters.turns - first_turn) * protocol.num_lanes
         curve = [_point(row) for row in self.curve if not np.isnan(row[0])]
         return Outcome(curve, self.agent, seconds, num_steps)
 
-    def _reset(self) -> Arrival:
+    def _begin(self) -> None:
         """Begins new episodes everywhere; each beginning has seeds of its own."""
-        num_envs = self.protocol.num_envs
+        num_envs, num_groups = self.protocol.num_envs, self.protocol.num_groups
         seed = (self.seed_envs + self.counters.beginnings * 1_000_003) % 2**30
         self.counters = self.counters._replace(beginnings=self.counters.beginnings + 1)
-        frames = self._frames(self.env.reset(seed=seed)[0])
-        none, zeros = np.zeros(num_envs, bool), np.zeros(num_envs, np.int32)
-        self.ended, self.returns = none, np.zeros(num_envs)
-        spread = np.arange(num_envs) * self.protocol.num_stagger_turns // num_envs
-        self.stagger = self.counters.turns + spread  # the turn in which each begins anew; the first ones just did
-        return Arrival(frames, ~none, zeros, zeros.astype(np.float32), none)
-
-    def _frames(self, seen: Any) -> np.ndarray:
-        return np.asarray(seen, self.task.frame_dtype).reshape(self.protocol.num_envs, *self.task.frame_shape)
+        stagger = np.arange(num_envs) * self.protocol.num_stagger_turns // num_envs  # the first ones just began
+        for i, group in enumerate(self.groups):
+            group.begin(seed + i * self.protocol.num_lanes, stagger[i::num_groups])
 
     def _progress(self) -> np.float32:
         return np.float32(min(self.step / self.protocol.num_steps, 1.0))
@@ -309,40 +311,10 @@ class _Run:
         )
         return np.asarray(actions).astype(np.int64)
 
-    def _send(self, actions: np.ndarray) -> None:
-        """Lets the environments begin to step, where they can do so by themselves."""
-        if hasattr(self.env, "send"):
-            self.env.send(actions)
-        elif hasattr(self.env, "step_async"):
-            self.env.step_async(actions)
-
-    def _receive(self, actions: np.ndarray, before: Arrival) -> Arrival:
-        if hasattr(self.env, "send"):
-            seen, rewards, terminated, truncated, _ = self.env.recv()
-        elif hasattr(self.env, "step_async"):
-            seen, rewards, terminated, truncated, _ = self.env.step_wait()
-        else:
-            seen, rewards, terminated, truncated, _ = self.env.step(actions)
-        # An environment resets itself in the step after its end: whatever it shows then begins an episode.
-        is_first = self.ended
-        anew = self.stagger == self.counters.turns
-        if self.task.reset_lanes is not None and anew.any():
-            seen = self.task.reset_lanes(self.env, anew)
-            is_first, terminated, truncated = is_first | anew, terminated & ~anew, truncated & ~anew
-            rewards, self.returns[anew] = np.where(anew, 0, rewards), 0
-        self.ended = terminated | truncated
-        self.returns += rewards
-        if self.ended.any():
-            self.ended_returns[0] += float(self.returns[self.ended].sum())
-            self.ended_returns[1] += int(self.ended.sum())
-            self.returns[self.ended] = 0
-        reward = np.asarray(rewards, np.float32)
-        return Arrival(self._frames(seen), is_first, actions.astype(np.int32), reward, np.asarray(terminated))
-
     def _learn(self) -> None:
         """Starts the gradient steps that are due."""
         protocol = self.protocol
-        is_due = self.counters.turns % protocol.turns_per_block == 0 and self.counters.turns > 1
+        is_due = self.counters.turns % protocol.turns_per_block == 0 and self.counters.turns > protocol.num_groups
         if not is_due or self.step < protocol.num_warmup_steps:
             return
         progress = self._progress()
@@ -361,7 +333,7 @@ class _Run:
         """Evaluates and saves where it is time to."""
         period = self.protocol.evaluation_period
         index = self.step // period
-        if index > (self.step - self.protocol.num_envs) // period and index < len(self.curve):
+        if index > (self.step - self.protocol.num_lanes) // period and index < len(self.curve):
             self._evaluate(index)
         if self.evaluations or self.num_reported <= index:
             self._collect()
@@ -376,7 +348,8 @@ class _Run:
     def close(self) -> None:
         """Ends threads and environments."""
         self.evaluator.close()
-        self.env.close()
+        for group in self.groups:
+            group.close()
         if self.journal is not None:
             self.journal.close()
 

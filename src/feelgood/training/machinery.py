@@ -13,6 +13,7 @@ from feelgood.checks import check_count, check_non_negative, check_positive
 from feelgood.envs.external import Task
 from feelgood.replay import Batch
 from feelgood.replay.frames import FrameReplay, FrameState, frame_replay
+from feelgood.training.evaluation import policy_of
 from feelgood.typing import Array, PRNGKey, Scalar
 
 __all__ = ["HostProtocol", "Lanes", "Machinery", "machinery"]
@@ -41,8 +42,13 @@ class HostProtocol:
       num_stagger_turns: in the first so many steps of each environment it begins anew once, each at a time of its own,
         where environments can be reset one by one. Otherwise environments that are deterministic but for a few no-ops
         at the start would all play the same few episodes, for ever where episodes have one length.
-      num_chains: independent draws of the posterior, each moved by minibatches of its own and acting in its own share
-        of the environments; they share one replay.
+      num_chains: independent chains, each moved by minibatches of its own and acting in its own share of the
+        environments; they share one replay.
+      num_draws: positions of each chain that act at the same time; each acts for so many steps, then the chain's newest
+        takes its place. With 1 all environments follow the newest: they all do nearly the same at any time, and what
+        they do changes within an episode as fast as the chain moves.
+      num_groups: groups of environments that take turns: one is stepped while actions are chosen for the next. It pays
+        where environments step by themselves.
     """
 
     num_steps: int = 12_500_000
@@ -60,6 +66,8 @@ class HostProtocol:
     max_evaluation_steps: int = 27_000
     num_stagger_turns: int = 500
     num_chains: int = 1
+    num_draws: int = 1
+    num_groups: int = 1
     priority_exponent: float = 0.6
     importance_exponent: float = 0.4
 
@@ -70,32 +78,43 @@ class HostProtocol:
         check_positive("discount", self.discount)
         check_non_negative("priority_exponent", self.priority_exponent)
         check_non_negative("importance_exponent", self.importance_exponent)
-        if self.num_envs % self.num_chains:
-            raise ValueError(f"num_envs must be a multiple of num_chains = {self.num_chains}, got {self.num_envs}")
+        share = " * ".join(f"{name} = {getattr(self, name)}" for name in ("num_groups", "num_chains", "num_draws"))
+        if self.num_envs % (self.num_groups * self.num_policies):
+            raise ValueError(f"num_envs must be a multiple of {share}, got {self.num_envs}")
         if self.evaluation_period < self.num_envs:
             raise ValueError(
                 f"evaluation_period must be at least num_envs = {self.num_envs}, got {self.evaluation_period}"
             )
-        if self.num_rows < 8:
+        if self.num_rows < 8 * self.num_groups:
             raise ValueError(
                 f"capacity must be at least 8 steps of {self.num_envs} environments = {8 * self.num_envs}, "
                 f"got {self.capacity}"
             )
 
     @property
+    def num_policies(self) -> int:
+        """Policies that act at the same time."""
+        return self.num_chains * self.num_draws
+
+    @property
+    def num_lanes(self) -> int:
+        """Environments of a group."""
+        return self.num_envs // self.num_groups
+
+    @property
     def num_rows(self) -> int:
-        """Rows of the replay, one step of all environments each."""
-        return self.capacity // self.num_envs
+        """Rows of the replay, one step of a group of environments each."""
+        return self.capacity // self.num_envs * self.num_groups
 
     @property
     def turns_per_block(self) -> int:
         """Turns of the loop between two blocks of updates: the fewest that make it whole updates."""
-        return self.steps_per_update // math.gcd(self.steps_per_update, self.num_envs * self.num_updates)
+        return self.steps_per_update // math.gcd(self.steps_per_update, self.num_lanes * self.num_updates)
 
     @property
     def updates_per_block(self) -> int:
         """Gradient steps in a block."""
-        return self.turns_per_block * self.num_envs * self.num_updates // self.steps_per_update
+        return self.turns_per_block * self.num_lanes * self.num_updates // self.steps_per_update
 
     @property
     def stretch(self) -> int:
@@ -104,10 +123,17 @@ class HostProtocol:
 
 
 class Lanes(NamedTuple):
-    """What the environments' side of a run carries on the device."""
+    """What the environments' side of a run carries on the device.
+
+    Attributes:
+      frames: the replay.
+      context: of each environment's episode, (num_groups, num_lanes, ...).
+      draws: the policies that act, (num_draws, ...); empty where only the newest does.
+    """
 
     frames: FrameState
     context: Array
+    draws: Any = ()
 
 
 class Machinery(NamedTuple):
@@ -115,7 +141,8 @@ class Machinery(NamedTuple):
 
     Attributes:
       init: `(key, hyper) -> (agent state, lanes)`; with several chains the agent's arrays have a leading axis.
-      act: `(key, turn, agent, lanes, arrival, hyper, progress) -> (lanes, actions)`; uses up `lanes`.
+      act: `(key, turn, agent, lanes, arrival, hyper, progress) -> (lanes, actions)`, both arrival and actions of the
+        group whose turn it is; uses up `lanes`.
       learn: `(key, count, agent, lanes, hyper, progress) -> (agent, priorities, mean potential)`, one stretch of
         gradient steps, the first of which is number `count`; uses up `agent`. All its minibatches are drawn at its
         start; the priorities are those of the replay after it.
@@ -159,16 +186,18 @@ def machinery(
       schedule: `(hyper, progress) -> hyper`, what the hyper-parameters are at `progress` in [0, 1] of the budget.
     """
     spaces = Spaces(task.observation_shape, task.num_actions, task.decode)
-    num_envs, num_chains, stretch = protocol.num_envs, protocol.num_chains, protocol.stretch
+    num_lanes, num_groups, stretch = protocol.num_lanes, protocol.num_groups, protocol.stretch
+    num_chains, num_draws = protocol.num_chains, protocol.num_draws
     has_priorities = make_agent(spaces, schedule(hyper, 0.0)).priorities is not None
     ring = frame_replay(
         protocol.num_rows,
-        num_envs,
+        num_lanes,
         task.frame_shape,
         task.frame_dtype,
         num_actions=task.num_actions,
         stack=task.stack,
         n_step=protocol.n_step,
+        num_groups=num_groups,
         # Whether an agent has priorities does not depend on the values of its hyper-parameters.
         priority_exponent=protocol.priority_exponent if has_priorities else None,
     )
@@ -176,38 +205,37 @@ def machinery(
     def each_chain(function: Callable, in_axes: Any = 0) -> Callable:
         return function if num_chains == 1 else jax.vmap(function, in_axes)
 
-    def shared(tree: Any, num_lanes: int) -> Any:
-        """Deals lanes out to the chains, every `num_chains`-th to the same one."""
-        if num_chains == 1:
-            return tree
-        return jax.tree.map(lambda x: x.reshape(num_lanes // num_chains, num_chains, *x.shape[1:]).swapaxes(0, 1), tree)
-
-    def gathered(tree: Any, num_lanes: int) -> Any:
-        if num_chains == 1:
-            return tree
-        return jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(num_lanes, *x.shape[2:]), tree)
-
     def begin(key: PRNGKey, num_lanes: int, hyper: Any) -> Array:
         return jax.vmap(make_agent(spaces, schedule(hyper, 0.0)).begin)(jax.random.split(key, num_lanes))
 
     def init(key: PRNGKey, hyper: Any) -> tuple[AgentState, Lanes]:
         key_agent, key_context = jax.random.split(key)
         agent = make_agent(spaces, schedule(hyper, 0.0))
-        keys = key_agent if num_chains == 1 else jax.random.split(key_agent, num_chains)
-        return each_chain(agent.init)(keys), Lanes(ring.init(), begin(key_context, num_envs, hyper))
+        init_chains = lambda key: each_chain(agent.init)(key if num_chains == 1 else jax.random.split(key, num_chains))
+        context = begin(key_context, protocol.num_envs, hyper)
+        lanes = Lanes(ring.init(), context.reshape(num_groups, num_lanes, *context.shape[1:]))
+        if num_draws > 1:  # all from the prior
+            keys = jax.random.split(jax.random.fold_in(key_agent, 1), num_draws)
+            lanes = lanes._replace(draws=jax.lax.map(lambda key: policy_of(init_chains(key)), keys))
+        return init_chains(key_agent), lanes
 
     def act(key, turn, agent_state, lanes, arrival, hyper, progress):
         agent = make_agent(spaces, schedule(hyper, progress))
         arrival = arrival._replace(reward=task.transform_reward(jnp.asarray(arrival.reward, jnp.float32)))
         frames = ring.add(lanes.frames, arrival)
         key_begin, key_explore = jax.random.split(jax.random.fold_in(key, turn))
-        fresh = jax.vmap(agent.begin)(jax.random.split(key_begin, num_envs))
-        context = jnp.where(jnp.asarray(arrival.is_first), fresh, lanes.context)
-        keys = jax.random.split(key_explore, num_envs)
-        explore = jax.vmap(agent.explore, (0, None, 0, 0, None))
-        chains = each_chain(explore, (0, 0, 0, 0, None))
-        actions = chains(*_with_state(shared((keys, context, ring.newest(frames)), num_envs), agent_state), progress)
-        return Lanes(frames, context), gathered(actions, num_envs)
+        fresh = jax.vmap(agent.begin)(jax.random.split(key_begin, num_lanes))
+        group = turn % num_groups
+        context = jnp.where(jnp.asarray(arrival.is_first), fresh, lanes.context[group])
+        policies, draws = agent_state, lanes.draws
+        if num_draws > 1:
+            place, newest = turn // num_groups % num_draws, policy_of(agent_state)
+            draws = jax.tree.map(lambda table, one: table.at[place].set(one), draws, newest)
+            policies = draws if num_chains == 1 else jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), draws)
+        explore = lambda *lane: jax.vmap(agent.explore, (0, None, 0, 0, None))(*lane, progress)
+        keys = jax.random.split(key_explore, num_lanes)
+        actions = _dealt(explore, protocol.num_policies, policies, keys, context, ring.newest(frames))
+        return Lanes(frames, lanes.context.at[group].set(context), draws), actions
 
     def exploit(key, time, agent_state, context, observations, hyper):
         # The parameters do not depend on progress here, nor does the greedy choice.
@@ -215,9 +243,8 @@ def machinery(
         padding = -num_lanes % num_chains
         pad = lambda x: jnp.concatenate([x, jnp.repeat(x[-1:], padding, 0)])
         keys = jax.random.split(jax.random.fold_in(key, time), num_lanes + padding)
-        lanes = shared((keys, pad(context), pad(observations)), num_lanes + padding)
-        actions = each_chain(jax.vmap(agent.exploit, (0, None, 0, 0)))(*_with_state(lanes, agent_state))
-        return gathered(actions, num_lanes + padding)[:num_lanes]
+        exploit = jax.vmap(agent.exploit, (0, None, 0, 0))
+        return _dealt(exploit, num_chains, agent_state, keys, pad(context), pad(observations))[:num_lanes]
 
     def draw(key: PRNGKey, frames: FrameState, progress: Scalar) -> Batch:
         """The minibatches of a stretch, (stretch, batch_size, ...)."""
@@ -233,7 +260,7 @@ def machinery(
         agent = make_agent(spaces, schedule(hyper, progress))
         key_batches, key_updates = jax.random.split(jax.random.fold_in(key, count))
         frames = lanes.frames
-        num_data = frames.size * num_envs
+        num_data = frames.size * num_lanes
 
         def update(state, inputs):
             key, batch, next_values = inputs
@@ -274,6 +301,17 @@ def machinery(
     )
 
 
-def _with_state(lanes: tuple[Any, Any, Any], state: AgentState) -> tuple[Any, ...]:
-    keys, context, observations = lanes
-    return keys, state, context, observations
+def _dealt(act: Callable, num_policies: int, policies: Any, keys: Array, context: Array, observations: Array) -> Array:
+    """Actions of lanes that are dealt out to policies, every `num_policies`-th lane to the same one.
+
+    Args:
+      act: `(keys, policy, context, observations) -> actions`, of the lanes of one policy.
+      num_policies: how many; it divides the number of lanes.
+      policies: with a leading axis where there are several.
+      keys: (lanes, ...), as are context and observations.
+    """
+    if num_policies == 1:
+        return act(keys, policies, context, observations)
+    deal = lambda x: x.reshape(-1, num_policies, *x.shape[1:]).swapaxes(0, 1)
+    actions = jax.vmap(act)(deal(keys), policies, deal(context), deal(observations))
+    return actions.swapaxes(0, 1).reshape(-1)

@@ -1,6 +1,6 @@
 """What training on Atari costs, against the emulators alone and learning alone, interleaved in one run.
 
-python benchmarks/atari.py                        # on a GPU: the paper's protocol, 250 environments, replay of 1M
+python benchmarks/atari.py                        # on a GPU: the paper's protocol, 200 environments, replay of 1M
 python benchmarks/atari.py --num-envs 40 --capacity 20000 --seconds 20     # on two cores
 """
 
@@ -39,14 +39,11 @@ def learner(task, make, protocol, hyper):
     parts = machinery(task, make, dataclasses.replace(protocol, capacity=20 * protocol.num_envs), hyper)
     hyper = {name: np.float32(value) for name, value in hyper.items()}
     agent, lanes = parts.init(jax.random.key(0), hyper)
-    rng, num_envs = np.random.default_rng(0), protocol.num_envs
-    first = np.ones(num_envs, bool)
+    rng, num_lanes, key = np.random.default_rng(0), protocol.num_lanes, jax.random.key(1)
+    none, zeros = np.zeros(num_lanes, bool), np.zeros(num_lanes, np.int32)
     for turn in range(8):
-        frame = rng.integers(0, 256, (num_envs, 84, 84), np.uint8)
-        zeros = np.zeros(num_envs, np.int32)
-        arrival = Arrival(frame, first, zeros, zeros.astype(np.float32), np.zeros(num_envs, bool))
-        first = np.zeros(num_envs, bool)
-        key = jax.random.key(1)
+        frame = rng.integers(0, 256, (num_lanes, 84, 84), np.uint8)
+        arrival = Arrival(frame, none | (turn < protocol.num_groups), zeros, zeros.astype(np.float32), none)
         lanes, _ = parts.act(key, np.uint32(turn), agent, lanes, arrival, hyper, np.float32(0))
 
     def measure(seconds):
@@ -79,7 +76,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--game", default="venture")
     parser.add_argument("--agent", default="fg_ulmcdqn")
-    parser.add_argument("--num-envs", type=int, default=250)
+    parser.add_argument("--num-envs", type=int, default=200)
+    parser.add_argument("--num-groups", type=int, default=2)
+    parser.add_argument("--num-draws", type=int, default=50)
     parser.add_argument("--num-chains", type=int, default=1)
     parser.add_argument("--capacity", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement, about")
@@ -95,6 +94,8 @@ def main():
     protocol = lambda num_steps, period: HostProtocol(
         num_steps=num_steps,
         num_envs=options.num_envs,
+        num_groups=options.num_groups,
+        num_draws=options.num_draws,
         num_chains=options.num_chains,
         num_warmup_steps=options.num_envs * 4,
         capacity=options.capacity,
@@ -124,7 +125,8 @@ def main():
     bound = min(medians["emulators"], medians["learning"])
     total = sum(parts.values())
     stats = jax.devices()[0].memory_stats() or {}
-    print(f"{options.game}, {options.agent}, {options.num_envs} environments, {options.num_chains} chains, ", end="")
+    print(f"{options.game}, {options.agent}, {options.num_envs} environments in {options.num_groups} groups, ", end="")
+    print(f"{options.num_chains} chains, {options.num_draws} draws, ", end="")
     print(f"{os.cpu_count()} cores, {jax.devices()[0].device_kind}")
     for name, value in medians.items():
         print(f"  {name:10s} {value:10,.0f} frames/s   (of {min(rates[name]):,.0f} to {max(rates[name]):,.0f})")

@@ -150,7 +150,9 @@ def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
     game = api.prepare("dqn", "atari:freeway", env_settings={"sticky": 0.25})
     assert game.learner.hyper == {**ZOO["dqn"].hyper, **ZOO["dqn"].atari}
     assert (game.origin.kind, game.origin.name, game.task.stack) == ("atari", "freeway", 4)
-    assert (game.protocol.num_envs, game.learner.options) == (250, Options(double=True))
+    assert (game.protocol.num_envs, game.learner.options) == (200, Options(double=True))
+    alone = api.prepare("dqn", "atari:freeway", protocol={"num_envs": 1})
+    assert (alone.protocol.num_envs, alone.protocol.num_groups) == (1, 1)
 
 
 def test_control_names_members_of_the_zoo_and_their_hyper_parameters():

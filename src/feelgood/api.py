@@ -75,6 +75,8 @@ Those of fg_ulmcdqn and dqn were chosen on tuning seeds of CartPole; the others 
 CONTROL_PROTOCOL: Mapping[str, Any] = {
     "num_steps": 50_000,
     "num_envs": 8,
+    "num_groups": 1,
+    "num_draws": 1,
     "num_warmup_steps": 1_000,
     "steps_per_update": 1,
     "batch_size": 64,
@@ -313,6 +315,8 @@ def prepare(
     # Values that no agent can have are found here.
     learner.make(Spaces(task.observation_shape, task.num_actions, task.decode), schedule(dict(learner.hyper), 0.0))
     defaults: dict[str, Any] = {}
+    if is_atari and protocol.get("num_envs") == 1:  # as in the paper
+        defaults = {"num_groups": 1}
     if not is_atari:
         num_steps = protocol.get("num_steps", CONTROL_PROTOCOL["num_steps"])
         check_count("num_steps", num_steps)

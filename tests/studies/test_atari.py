@@ -62,7 +62,10 @@ def test_bad_input_is_refused_in_one_sentence(settings, message):
         ({"hyper": ("fric=1",)}, r"hyper of fg_ulmcdqn must be one of .*, got 'fric'; did you mean 'friction'\?"),
         ({"vary": ("friction=1,2",)}, "vary of dqn must be one of 'step_size', .*, got 'friction'"),
         ({"hyper": ("step_size=-1",)}, "step_size must be .*, got -1.0"),
-        ({"num_envs": 10, "num_chains": 3}, "num_envs must be a multiple of num_chains = 3, got 10"),
+        (
+            {"num_envs": 10, "num_chains": 3},
+            r"num_envs must be a multiple of num_groups \* num_chains = 2 \* 3, got 10",
+        ),
         ({"capacity": 100}, "capacity must be at least 8 steps of 20 environments = 160, got 100"),
         ({"reference": (Path("nowhere.csv"),)}, "reference nowhere.csv cannot be read"),
     ],
@@ -80,7 +83,9 @@ def test_the_papers_protocol_is_written_out_in_full():
     assert study.agents == AGENTS == tuple(PAPER_SCORES)
     assert HostProtocol(**study.protocol) == HostProtocol(
         num_steps=12_500_000,
-        num_envs=250,
+        num_envs=200,
+        num_groups=2,
+        num_draws=50,
         num_warmup_steps=20_000,
         steps_per_update=10,
         num_updates=1,
@@ -309,7 +314,7 @@ def test_a_real_run_is_stopped_and_resumed_to_its_end(tmp_path, monkeypatch, cap
     assert not manifest["finished"]
     capsys.readouterr()
     paths = atari.run(restored(AtariStudy, manifest["spec"]))
-    assert "continuing from step 70; the environments begin new episodes" in capsys.readouterr().out
+    assert "continuing from step 35; the environments begin new episodes" in capsys.readouterr().out
     assert store.read_study(tmp_path)["finished"]
     assert all(path.exists() for path in paths)
     assert [path.suffix for path in (tmp_path / "cells").iterdir()] == [".parquet"]

@@ -2,8 +2,11 @@
 
 What `paper` stands for, and where it is not what the paper did:
 
-- 250 environments step in parallel instead of one, at the same replay ratio: one gradient step for 10 environment
-  steps, done in blocks of 25. Policies are thus up to 250 steps older than in the paper when they act.
+- 200 environments step in parallel instead of one, in two groups that take turns, at the same replay ratio: one
+  gradient step for 10 environment steps, done in blocks of 10.
+- They do not all follow the newest parameters: 50 positions of the chain act at the same time, each in its share of the
+  environments for 50 steps of each, 1000 gradient steps, before the newest takes its place. In the paper's single
+  environment too, what is in the replay comes of ever other parameters.
 - The step in which an environment resets itself counts as a step, and in its first 500 steps each environment begins
   anew once, at a time of its own, so that they do not all play the same.
 - The stack of an episode's first observation is its first frame repeated.
@@ -105,7 +108,6 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "num_frames": 20_000,
         "num_seeds": 1,
         "num_envs": 20,
-        "num_draws": 5,
         "num_warmup_steps": 1000,
         "capacity": 5000,
         "target_period": 50,
@@ -177,7 +179,7 @@ class AtariStudy(EngineOptions):
 
     preset: Literal["quick", "paper", "dopamine", "eta", "gamma"] = "quick"
     """quick: one game for 20,000 frames, minutes on two cores; a smoke test, not a result. paper: the paper's protocol
-    in 250 parallel environments; for a GPU. dopamine: the same with sticky actions, games instead of lives as
+    in 200 parallel environments; for a GPU. dopamine: the same with sticky actions, games instead of lives as
     episodes, and pixels divided by 255. eta, gamma: on Alien, FG-ULMCDQN against the feel-good weight and ULMCDQN
     against the friction."""
     games: tuple[str, ...] = ()

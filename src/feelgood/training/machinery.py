@@ -26,6 +26,8 @@ class HostProtocol:
     Attributes:
       num_steps: environment steps in all, of all environments together.
       num_envs: environments that step in parallel; the paper has 1.
+      num_groups: groups of environments that take turns: one is stepped while actions are chosen for the next. It pays
+        where environments step by themselves.
       num_warmup_steps: environment steps before the first update, counted in `num_steps`.
       steps_per_update: environment steps for `num_updates` gradient steps.
       num_updates: J, gradient steps for every `steps_per_update` environment steps.
@@ -44,15 +46,14 @@ class HostProtocol:
         at the start would all play the same few episodes, for ever where episodes have one length.
       num_chains: independent chains, each moved by minibatches of its own and acting in its own share of the
         environments; they share one replay.
-      num_draws: positions of each chain that act at the same time; each acts for so many steps, then the chain's newest
-        takes its place. With 1 all environments follow the newest: they all do nearly the same at any time, and what
-        they do changes within an episode as fast as the chain moves.
-      num_groups: groups of environments that take turns: one is stepped while actions are chosen for the next. It pays
-        where environments step by themselves.
+      num_draws: positions of each chain that act at the same time, at most one for each environment; each acts for so
+        many steps, then the chain's newest takes its place. With 1 all environments follow the newest: they do nearly
+        the same at any time, and what they do changes within an episode as fast as the chain moves.
     """
 
     num_steps: int = 12_500_000
-    num_envs: int = 250
+    num_envs: int = 200
+    num_groups: int = 2
     num_warmup_steps: int = 20_000
     steps_per_update: int = 10
     num_updates: int = 1
@@ -66,8 +67,7 @@ class HostProtocol:
     max_evaluation_steps: int = 27_000
     num_stagger_turns: int = 500
     num_chains: int = 1
-    num_draws: int = 1
-    num_groups: int = 1
+    num_draws: int = 50
     priority_exponent: float = 0.6
     importance_exponent: float = 0.4
 
@@ -78,9 +78,11 @@ class HostProtocol:
         check_positive("discount", self.discount)
         check_non_negative("priority_exponent", self.priority_exponent)
         check_non_negative("importance_exponent", self.importance_exponent)
-        share = " * ".join(f"{name} = {getattr(self, name)}" for name in ("num_groups", "num_chains", "num_draws"))
-        if self.num_envs % (self.num_groups * self.num_policies):
-            raise ValueError(f"num_envs must be a multiple of {share}, got {self.num_envs}")
+        if self.num_envs % (self.num_groups * self.num_chains):
+            raise ValueError(
+                f"num_envs must be a multiple of num_groups * num_chains = {self.num_groups} * {self.num_chains}, "
+                f"got {self.num_envs}"
+            )
         if self.evaluation_period < self.num_envs:
             raise ValueError(
                 f"evaluation_period must be at least num_envs = {self.num_envs}, got {self.evaluation_period}"
@@ -90,11 +92,6 @@ class HostProtocol:
                 f"capacity must be at least 8 steps of {self.num_envs} environments = {8 * self.num_envs}, "
                 f"got {self.capacity}"
             )
-
-    @property
-    def num_policies(self) -> int:
-        """Policies that act at the same time."""
-        return self.num_chains * self.num_draws
 
     @property
     def num_lanes(self) -> int:
@@ -187,7 +184,8 @@ def machinery(
     """
     spaces = Spaces(task.observation_shape, task.num_actions, task.decode)
     num_lanes, num_groups, stretch = protocol.num_lanes, protocol.num_groups, protocol.stretch
-    num_chains, num_draws = protocol.num_chains, protocol.num_draws
+    num_chains = protocol.num_chains
+    num_draws = min(protocol.num_draws, num_lanes // num_chains)
     has_priorities = make_agent(spaces, schedule(hyper, 0.0)).priorities is not None
     ring = frame_replay(
         protocol.num_rows,
@@ -232,19 +230,21 @@ def machinery(
             place, newest = turn // num_groups % num_draws, policy_of(agent_state)
             draws = jax.tree.map(lambda table, one: table.at[place].set(one), draws, newest)
             policies = draws if num_chains == 1 else jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), draws)
-        explore = lambda *lane: jax.vmap(agent.explore, (0, None, 0, 0, None))(*lane, progress)
+
+        def explore(keys: Array, policy: Any, context: Array, observations: Array) -> Array:
+            one = lambda *lane: agent.explore(lane[0], policy, *lane[1:], progress)
+            return jax.vmap(one)(keys, context, observations)
+
         keys = jax.random.split(key_explore, num_lanes)
-        actions = _dealt(explore, protocol.num_policies, policies, keys, context, ring.newest(frames))
+        actions = _dealt(explore, num_chains * num_draws, policies, keys, context, ring.newest(frames))
         return Lanes(frames, lanes.context.at[group].set(context), draws), actions
 
     def exploit(key, time, agent_state, context, observations, hyper):
         # The parameters do not depend on progress here, nor does the greedy choice.
         agent, num_lanes = make_agent(spaces, schedule(hyper, 1.0)), observations.shape[0]
-        padding = -num_lanes % num_chains
-        pad = lambda x: jnp.concatenate([x, jnp.repeat(x[-1:], padding, 0)])
-        keys = jax.random.split(jax.random.fold_in(key, time), num_lanes + padding)
+        keys = jax.random.split(jax.random.fold_in(key, time), num_lanes)
         exploit = jax.vmap(agent.exploit, (0, None, 0, 0))
-        return _dealt(exploit, num_chains, agent_state, keys, pad(context), pad(observations))[:num_lanes]
+        return _dealt(exploit, num_chains, agent_state, keys, context, observations)
 
     def draw(key: PRNGKey, frames: FrameState, progress: Scalar) -> Batch:
         """The minibatches of a stretch, (stretch, batch_size, ...)."""
@@ -306,12 +306,18 @@ def _dealt(act: Callable, num_policies: int, policies: Any, keys: Array, context
 
     Args:
       act: `(keys, policy, context, observations) -> actions`, of the lanes of one policy.
-      num_policies: how many; it divides the number of lanes.
+      num_policies: how many.
       policies: with a leading axis where there are several.
       keys: (lanes, ...), as are context and observations.
     """
     if num_policies == 1:
         return act(keys, policies, context, observations)
-    deal = lambda x: x.reshape(-1, num_policies, *x.shape[1:]).swapaxes(0, 1)
+    num_lanes = observations.shape[0]
+    padding = -num_lanes % num_policies  # the last lane, again
+
+    def deal(x: Array) -> Array:
+        padded = jnp.concatenate([x, jnp.repeat(x[-1:], padding, 0)]) if padding else x
+        return padded.reshape(-1, num_policies, *x.shape[1:]).swapaxes(0, 1)
+
     actions = jax.vmap(act)(deal(keys), policies, deal(context), deal(observations))
-    return actions.swapaxes(0, 1).reshape(-1)
+    return actions.swapaxes(0, 1).reshape(-1)[:num_lanes]

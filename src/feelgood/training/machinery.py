@@ -232,7 +232,7 @@ def machinery(
             policies = draws if num_chains == 1 else jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), draws)
 
         def explore(keys: Array, policy: Any, context: Array, observations: Array) -> Array:
-            one = lambda *lane: agent.explore(lane[0], policy, *lane[1:], progress)
+            one = lambda key, context, seen: agent.explore(key, policy, context, seen, progress)
             return jax.vmap(one)(keys, context, observations)
 
         keys = jax.random.split(key_explore, num_lanes)

@@ -21,7 +21,7 @@ from feelgood.training.batch import Interrupted
 from feelgood.training.evaluation import play, stacked
 from feelgood.training.host import train
 from feelgood.training.journal import Journal
-from feelgood.training.machinery import HostProtocol, _dealt
+from feelgood.training.machinery import HostProtocol, _dealt, machinery
 
 LENGTHS = (3, 5, 8)
 
@@ -276,6 +276,25 @@ def test_each_draw_acts_until_the_newest_takes_its_place(monkeypatch):
     # 120 turns: the last two of two groups, the second of which has the place that it shares from the newer position.
     np.testing.assert_array_equal(draws, [params[-3], params[-1]])
     assert not np.array_equal(params[-3], params[0])
+
+
+@pytest.mark.parametrize("num_chains", [1, 2])
+def test_draws_of_an_ensemble_share_its_prior_networks(monkeypatch, num_chains):
+    runs = []
+    monkeypatch.setattr(host._Run, "close", lambda run: (runs.append(run), run.evaluator.close()))
+    make = lambda spaces, hyper: agents.make_agent(
+        "bootstrapped_dqn", spaces, {"step_size": hyper["step_size"]}, agents.Options(hidden=(8,), num_members=3)
+    )
+    protocol = dataclasses.replace(PROTOCOL, num_draws=2, num_chains=num_chains, num_steps=80)
+    # Not from what is compiled for the other agent.
+    monkeypatch.setattr(host, "machinery", machinery)
+    outcome = train(TASK, make, protocol, HYPER, seed=0)
+    draws = runs[0].lanes.draws
+    assert jax.tree.leaves(outcome.agent.frozen)
+    assert not jax.tree.leaves(draws.frozen)
+    for leaf in jax.tree.leaves(draws.sampler.params):
+        assert leaf.shape[:2] == ((2, 2) if num_chains == 2 else (2, 3))
+    assert len(outcome.curve) == 2
 
 
 def test_lanes_are_dealt_out_to_policies():

@@ -125,7 +125,8 @@ class Lanes(NamedTuple):
     Attributes:
       frames: the replay.
       context: of each environment's episode, (num_groups, num_lanes, ...).
-      draws: the policies that act, (num_draws, ...); empty where only the newest does.
+      draws: the policies that act, (num_draws, ...), without what is never trained, which all share; empty where only
+        the newest acts.
     """
 
     frames: FrameState
@@ -214,8 +215,11 @@ def machinery(
         lanes = Lanes(ring.init(), context.reshape(num_groups, num_lanes, *context.shape[1:]))
         if num_draws > 1:  # all from the prior
             keys = jax.random.split(jax.random.fold_in(key_agent, 1), num_draws)
-            lanes = lanes._replace(draws=jax.lax.map(lambda key: policy_of(init_chains(key)), keys))
+            lanes = lanes._replace(draws=jax.lax.map(lambda key: trained_of(init_chains(key)), keys))
         return init_chains(key_agent), lanes
+
+    def trained_of(agent_state: AgentState) -> AgentState:
+        return policy_of(agent_state)._replace(frozen=())
 
     def act(key, turn, agent_state, lanes, arrival, hyper, progress):
         agent = make_agent(spaces, schedule(hyper, progress))
@@ -227,11 +231,15 @@ def machinery(
         context = jnp.where(jnp.asarray(arrival.is_first), fresh, lanes.context[group])
         policies, draws = agent_state, lanes.draws
         if num_draws > 1:
-            place, newest = turn // num_groups % num_draws, policy_of(agent_state)
-            draws = jax.tree.map(lambda table, one: table.at[place].set(one), draws, newest)
-            policies = draws if num_chains == 1 else jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), draws)
+            place, newest = turn // num_groups % num_draws, trained_of(agent_state)
+            draws = policies = jax.tree.map(lambda table, one: table.at[place].set(one), draws, newest)
+            if num_chains > 1:
+                policies = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), draws)
+                many = lambda x: jnp.tile(x, (num_draws, *[1] * (x.ndim - 1)))
+                policies = policies._replace(frozen=jax.tree.map(many, agent_state.frozen))
 
-        def explore(keys: Array, policy: Any, context: Array, observations: Array) -> Array:
+        def explore(keys: Array, policy: AgentState, context: Array, observations: Array) -> Array:
+            policy = policy if num_chains > 1 else policy._replace(frozen=agent_state.frozen)
             one = lambda key, context, seen: agent.explore(key, policy, context, seen, progress)
             return jax.vmap(one)(keys, context, observations)
 

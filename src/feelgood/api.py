@@ -60,7 +60,7 @@ CONTROL: dict[str, Mapping[str, float]] = {
     "fg_lmcdqn": {"step_size": 2e-3, **_LANGEVIN, **_FEEL_GOOD},
     "ulmcdqn": _UNDERDAMPED,
     "adam_lmcdqn": {"step_size": 2e-3, **_LANGEVIN},
-    "dqn": {**_ADAM, **_EPSILON},
+    "dqn": {**_ADAM, "step_size": 4e-3, **_EPSILON},
     "prioritized_dqn": {**_ADAM, **_EPSILON},
     "c51": {**_ADAM, **_EPSILON},
     "iqn": {**_ADAM, **_EPSILON},

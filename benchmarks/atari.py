@@ -87,9 +87,10 @@ def main():
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
 
-    task = atari(options.game)
+    pixel_scale = 1 / 255
+    task = atari(options.game, pixel_scale=pixel_scale)
     agent_options = agents.Options(double=True)
-    hyper = {**agents.ZOO[options.agent].hyper, **agents.ZOO[options.agent].atari}
+    hyper = agents.atari_hyper(options.agent, pixel_scale)
     make = lambda spaces, hyper: agents.make_agent(options.agent, spaces, hyper, agent_options)
     protocol = lambda num_steps, period: HostProtocol(
         num_steps=num_steps,

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import feelgood
 from feelgood import api, networks, objectives, samplers
-from feelgood.agents import ZOO, Options, anneal, make_agent, value_agent
+from feelgood.agents import ZOO, Options, anneal, atari_hyper, make_agent, value_agent
 from feelgood.envs import nchain
 from feelgood.training import Protocol, run_batch, trainer
 
@@ -151,6 +151,11 @@ def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
     assert game.learner.hyper == {**ZOO["dqn"].hyper, **ZOO["dqn"].atari}
     assert (game.origin.kind, game.origin.name, game.task.stack) == ("atari", "freeway", 4)
     assert (game.protocol.num_envs, game.learner.options) == (200, Options(double=True))
+    assert game.origin.settings == {"sticky": 0.25, "pixel_scale": 1 / 255}  # kept with a saved policy
+    np.testing.assert_allclose(game.task.decode(np.array([0, 255], np.uint8)), [0, 1], rtol=1e-6)
+    for settings, pixel_scale in ((None, 1 / 255), ({"pixel_scale": 1.0}, 1.0)):
+        langevin = api.prepare("fg_ulmcdqn", "atari:freeway", env_settings=settings)
+        assert langevin.learner.hyper == atari_hyper("fg_ulmcdqn", pixel_scale)
     alone = api.prepare("dqn", "atari:freeway", protocol={"num_envs": 1})
     assert (alone.protocol.num_envs, alone.protocol.num_groups) == (1, 1)
 

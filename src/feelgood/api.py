@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal
+from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal, atari_hyper
 from feelgood.checks import check_choice, check_count, check_finite
 from feelgood.envs import Environment
 from feelgood.envs.external import Task, vector_task
@@ -252,7 +252,10 @@ def task_of(env: Any, settings: Mapping[str, Any] | None = None) -> tuple[Origin
     settings = settings or {}
     if isinstance(env, str):
         kind, colon, name = env.partition(":")
-        origin = Origin("atari", name, settings) if colon and kind == "atari" else Origin("gym", env, settings)
+        if colon and kind == "atari":
+            origin = Origin("atari", name, {"pixel_scale": 1 / 255, **settings})
+        else:
+            origin = Origin("gym", env, settings)
         return origin, make_task(origin)
     if settings:
         raise ValueError(f"env_settings must be left out where env is no name, got {dict(settings)!r}")
@@ -309,7 +312,7 @@ def prepare(
         check_choice("agent", agent, ZOO)
     origin, task = task_of(env, env_settings)
     is_atari = origin.kind == "atari"
-    own = {name: recipe.atari for name, recipe in ZOO.items()} if is_atari else CONTROL
+    own = {name: atari_hyper(name, origin.settings["pixel_scale"]) for name in ZOO} if is_atari else CONTROL
     options = options or Options(**(ATARI_OPTIONS if is_atari else CONTROL_OPTIONS))
     learner = _learner(agent, hyper, options, own, schedule)
     # Values that no agent can have are found here.

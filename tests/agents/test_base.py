@@ -29,6 +29,7 @@ HYPER = {
     "step_size": 0.02,
     "inverse_temperature": 300.0,
     "bias_factor": 0.3,
+    "bias_epsilon": 2e-3,
     "friction": 0.7,
     "feel_good_weight": 0.4,
 }
@@ -107,13 +108,14 @@ class Recomputed:
     def step(self, gradient, xi):
         tau, beta, a = HYPER["step_size"], HYPER["inverse_temperature"], HYPER["bias_factor"]
         gamma, second = HYPER["friction"], 0.999 if self.form == "released" else 0.99
+        epsilon = HYPER["bias_epsilon"]
         for i, g in enumerate(gradient):
             if self.name == "lmcdqn":
                 self.params[i] = self.params[i] - tau * g + np.sqrt(2 * tau / beta) * xi[i]
                 continue
             self.m[i] = 0.9 * self.m[i] + 0.1 * g
             self.v[i] = second * self.v[i] + (1 - second) * g**2
-            root = np.sqrt(self.v[i]) + 1e-8 if self.form == "released" else np.sqrt(self.v[i] + 1e-8)
+            root = np.sqrt(self.v[i]) + epsilon if self.form == "released" else np.sqrt(self.v[i] + epsilon)
             drift = g + a * self.m[i] / root
             if self.name in ("fg_lmcdqn", "adam_lmcdqn"):
                 self.params[i] = self.params[i] - tau * drift + np.sqrt(2 * tau / beta) * xi[i]

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from feelgood.agents import ZOO, Options, Spaces, anneal, make_agent, zoo
+from feelgood.agents import ZOO, Options, Spaces, anneal, atari_hyper, make_agent, zoo
 from feelgood.envs import Environment, Spec
 from feelgood.envs.diagnostic import DIAGNOSTICS
 from feelgood.objectives import categorical_values, quantile_values
@@ -360,8 +360,10 @@ def test_only_members_that_say_so_have_priorities():
 def test_what_differs_on_atari_is_a_hyper_parameter_and_lies_on_the_papers_grid():
     for name, recipe in ZOO.items():
         assert make_agent(name, SPACES, recipe.atari, SMALL)
-        assert set(recipe.atari) <= set(recipe.hyper)
+        assert set(recipe.raw) <= set(recipe.atari) <= set(recipe.hyper)
         assert "step_size" in recipe.atari
+        assert atari_hyper(name, 1 / 255) == {**recipe.hyper, **recipe.atari}
+        assert atari_hyper(name, 1.0) == {**recipe.hyper, **recipe.atari, **recipe.raw}
     grid = {
         "step_size": (1e-2, 1e-3, 1e-4),
         "inverse_temperature": (1e16, 1e14, 1e12),
@@ -370,9 +372,11 @@ def test_what_differs_on_atari_is_a_hyper_parameter_and_lies_on_the_papers_grid(
         "feel_good_weight": (1, 1e-2, 1e-3, 1e-4, 1e-5),
     }
     for name in ("fg_ulmcdqn", "fg_lmcdqn", "ulmcdqn", "adam_lmcdqn"):
-        swept = set(ZOO[name].hyper) & set(grid)
-        assert swept == set(ZOO[name].atari)
-        assert all(ZOO[name].atari[key] in grid[key] for key in swept)
+        assert set(ZOO[name].atari) - set(grid) == {"bias_epsilon"}  # which the paper does not sweep
+        for pixel_scale, epsilon in ((1 / 255, ZOO["dqn"].atari["adam_epsilon"]), (1.0, 1e-8)):
+            hyper = atari_hyper(name, pixel_scale)
+            assert all(hyper[key] in grid[key] for key in set(hyper) & set(grid))
+            assert hyper["bias_epsilon"] == epsilon
 
 
 def test_wrong_options_are_refused_in_one_sentence():

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("ale_py")
 
 import feelgood.training.host
-from feelgood.agents import ZOO
+from feelgood.agents import ZOO, atari_hyper
 from feelgood.cli.run import restored
 from feelgood.envs.external import ATARI_GAMES
 from feelgood.results import store
@@ -106,7 +106,8 @@ def test_the_papers_protocol_is_written_out_in_full():
     assert study.protocol.keys() == {field.name for field in dataclasses.fields(HostProtocol)}
     assert study.emulator == {"sticky": 0.0, "life_loss": True, "pixel_scale": 1.0}
     assert AtariStudy("dopamine").emulator == {"sticky": 0.25, "life_loss": False, "pixel_scale": 1 / 255}
-    assert AtariStudy("dopamine").protocol == study.protocol
+    assert AtariStudy("scaled").emulator == {**study.emulator, "pixel_scale": 1 / 255}
+    assert AtariStudy("dopamine").protocol == AtariStudy("scaled").protocol == study.protocol
     assert len(atari.runs_of(study)) == 8 * 9 * 5
 
 
@@ -119,7 +120,7 @@ def test_what_is_given_replaces_the_preset_and_the_rest_stays():
     assert {name: getattr(study, name) for name in rest} == rest
 
 
-@pytest.mark.parametrize("preset", ["quick", "paper", "dopamine", "eta", "gamma"])
+@pytest.mark.parametrize("preset", ["quick", "paper", "scaled", "dopamine", "eta", "gamma"])
 def test_options_come_back_from_a_manifest_as_they_were(tmp_path, preset):
     study = AtariStudy(preset, hyper=("step_size=0.5",), reference=(Path("a.csv"), Path("b.csv")), checkpoints=False)
     with store.recorded(tmp_path, "atari", study):
@@ -144,9 +145,11 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_what_was_asked_for(
         (seed, f"{agent} bias_factor={value}") for seed in (0, 1) for agent in study.agents for value in (1, 2)
     ]
     hyper, protocol, options = atari._settings(runs[1])
-    defaults = {**ZOO["fg_ulmcdqn"].hyper, **ZOO["fg_ulmcdqn"].atari}
+    defaults = atari_hyper("fg_ulmcdqn", 1.0)
     assert hyper == {**defaults, "friction": 7.0, "bias_factor": 2.0}
     assert defaults["inverse_temperature"] == 1e16  # Atari's, not the N-chain's
+    (run, *_) = atari.runs_of(AtariStudy("scaled", agents=("fg_ulmcdqn",)))
+    assert atari._settings(run).hyper == atari_hyper("fg_ulmcdqn", 1 / 255) != defaults
     assert options.double
     assert protocol.n_step == 3
 

@@ -9,7 +9,7 @@ from feelgood.agents.base import (
     one_member_an_episode,
     value_agent,
 )
-from feelgood.agents.zoo import ZOO, Options, Recipe, Spaces, anneal, make_agent
+from feelgood.agents.zoo import ZOO, Options, Recipe, Spaces, anneal, atari_hyper, make_agent
 
 __all__ = [
     "ZOO",
@@ -20,6 +20,7 @@ __all__ = [
     "Recipe",
     "Spaces",
     "anneal",
+    "atari_hyper",
     "epsilon_greedy",
     "greedy",
     "make_agent",

@@ -41,7 +41,7 @@ from feelgood.networks import Network
 from feelgood.objectives import Objective, feel_good
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["ZOO", "Options", "Recipe", "Spaces", "anneal", "make_agent"]
+__all__ = ["ZOO", "Options", "Recipe", "Spaces", "anneal", "atari_hyper", "make_agent"]
 
 Hyper = Mapping[str, Scalar]
 
@@ -81,11 +81,6 @@ class Options:
         check_count("num_members", self.num_members)
         check_count("num_atoms", self.num_atoms, minimum=2)
         check_positive("v_max", self.v_max)
-
-    def bias(self) -> dict[str, Any]:
-        """Arguments of `adaptive_bias` in this form."""
-        released = self.form == "released"
-        return {"second_decay": 0.999 if released else 0.99, "epsilon_in_root": not released}
 
 
 class Spaces(NamedTuple):
@@ -197,21 +192,25 @@ def _agent(
     )
 
 
+def _bias(hyper: Hyper, options: Options) -> dict[str, Any]:
+    """Arguments of `adaptive_bias`."""
+    released = options.form == "released"
+    form = {"second_decay": 0.999 if released else 0.99, "epsilon_in_root": not released}
+    return {"bias_factor": hyper["bias_factor"], "epsilon": hyper["bias_epsilon"], **form}
+
+
 def _adaptive_underdamped(hyper: Hyper, options: Options) -> samplers.Sampler:
     return samplers.adaptive_underdamped(
         hyper["step_size"],
         hyper["friction"],
         hyper["inverse_temperature"],
-        bias_factor=hyper["bias_factor"],
         noise_in="params" if options.form == "released" else "momentum",
-        **options.bias(),
+        **_bias(hyper, options),
     )
 
 
 def _adam_langevin(hyper: Hyper, options: Options) -> samplers.Sampler:
-    return samplers.adam_langevin(
-        hyper["step_size"], hyper["inverse_temperature"], bias_factor=hyper["bias_factor"], **options.bias()
-    )
+    return samplers.adam_langevin(hyper["step_size"], hyper["inverse_temperature"], **_bias(hyper, options))
 
 
 def fg_ulmcdqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
@@ -332,13 +331,15 @@ class Recipe:
       make: `(spaces, hyper, options) -> Agent`.
       hyper: names of its hyper-parameters with values that work.
       num_updates: J, gradient steps per environment step, in the paper's N-chain protocol.
-      atari: what differs from `hyper` on Atari.
+      atari: what differs from `hyper` on Atari, with pixels in [0, 1].
+      raw: what differs from that with pixels in [0, 255]; see `atari_hyper`.
     """
 
     make: Callable[[Spaces, Hyper, Options], Agent]
     hyper: Mapping[str, float] = field(default_factory=dict)
     num_updates: int = 1
     atari: Mapping[str, float] = field(default_factory=dict)
+    raw: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def summary(self) -> str:
@@ -347,16 +348,22 @@ class Recipe:
 
 
 _ADAM = {"adam_epsilon": 1e-8}
+_BIAS = {"bias_factor": 1.0, "bias_epsilon": 1e-8}
 _EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.01, "epsilon_fraction": 0.1}
 
-# On Atari. The Langevin agents: from the paper's table of swept values. The others: Adam as their papers have it, and
-# where these used RMSProp as Hessel et al. (2018) replaced it; ε falls over the first million of 50 million frames.
-# On unscaled pixels the loss has curvatures p up to 1e5: the underdamped scheme is stable for τ²p < 4 and, on
-# minibatches, for τp/γ of order 10; the overdamped one for τp < 2.
-_LANGEVIN_ATARI = {"step_size": 1e-4, "inverse_temperature": 1e16}
-_UNDERDAMPED_ATARI = {**_LANGEVIN_ATARI, "step_size": 1e-3, "bias_factor": 0.1, "friction": 10.0}
+# On Atari. The Langevin agents: from the paper's table of swept values, but for λ of the bias, which is that of DQN's
+# Adam: with the paper's 1e-8 the features die where rewards are rare, see docs/atari.md. The others: Adam as their
+# papers have it, and where these used RMSProp as Hessel et al. (2018) replaced it; ε falls over the first million of 50
+# million frames.
 _ADAM_ATARI = {"step_size": 6.25e-5, "adam_epsilon": 1.5e-4}
+_BIAS_ATARI = {"bias_factor": 0.1, "bias_epsilon": 1.5e-4}
+_OVERDAMPED_ATARI = {"step_size": 1e-3, "inverse_temperature": 1e16}
+_UNDERDAMPED_ATARI = {"step_size": 1e-2, "inverse_temperature": 1e16, "friction": 10.0, **_BIAS_ATARI}
 _EPSILON_ATARI = {"final_epsilon": 0.01, "epsilon_fraction": 0.02}
+# On raw pixels the loss has curvatures p up to 1e5: the underdamped scheme is stable for τ²p < 4 and, on minibatches,
+# for τp/γ of order 10; the overdamped one for τp < 2.
+_OVERDAMPED_RAW = {"step_size": 1e-4}
+_UNDERDAMPED_RAW = {"step_size": 1e-3, "bias_epsilon": 1e-8}
 
 # Defaults: the winners on tuning seeds at N = 100, of the paper's grid and for steady_fg_ulmcdqn of a search beyond it;
 # see docs/reproduction.md. For prioritized_dqn and c51 the best of three rates within 20,000 steps at N = 25, on six
@@ -367,12 +374,13 @@ ZOO: dict[str, Recipe] = {
         {
             "step_size": 1e-3,
             "inverse_temperature": 1e10,
-            "bias_factor": 1.0,
+            **_BIAS,
             "friction": 0.1,
             "feel_good_weight": 0.1,
         },
         num_updates=4,
         atari={**_UNDERDAMPED_ATARI, "feel_good_weight": 1e-3},
+        raw=_UNDERDAMPED_RAW,
     ),
     "steady_fg_ulmcdqn": Recipe(
         steady_fg_ulmcdqn,
@@ -380,7 +388,7 @@ ZOO: dict[str, Recipe] = {
             "step_size": 1e-2,
             "step_size_end": 0.0,
             "inverse_temperature": 1e10,
-            "bias_factor": 1.0,
+            **_BIAS,
             "friction": 1.0,
             "feel_good_weight": 0.05,
             "feel_good_weight_end": 0.0,
@@ -388,31 +396,41 @@ ZOO: dict[str, Recipe] = {
         },
         num_updates=4,
         atari={**_UNDERDAMPED_ATARI, "feel_good_weight": 1e-3},
+        raw=_UNDERDAMPED_RAW,
     ),
     "fg_lmcdqn": Recipe(
         fg_lmcdqn,
-        {"step_size": 1e-2, "inverse_temperature": 1e10, "bias_factor": 1.0, "feel_good_weight": 0.1},
+        {"step_size": 1e-2, "inverse_temperature": 1e10, **_BIAS, "feel_good_weight": 0.1},
         num_updates=4,
-        atari={**_LANGEVIN_ATARI, "bias_factor": 0.1, "feel_good_weight": 1e-3},
+        atari={**_OVERDAMPED_ATARI, **_BIAS_ATARI, "feel_good_weight": 1e-3},
+        raw={**_OVERDAMPED_RAW, "bias_epsilon": 1e-8},
     ),
     "ulmcdqn": Recipe(
         ulmcdqn,
-        {"step_size": 1e-3, "inverse_temperature": 1e12, "bias_factor": 1.0, "friction": 0.1},
+        {"step_size": 1e-3, "inverse_temperature": 1e12, **_BIAS, "friction": 0.1},
         num_updates=4,
         atari=_UNDERDAMPED_ATARI,
+        raw=_UNDERDAMPED_RAW,
     ),
     "adam_lmcdqn": Recipe(
         adam_lmcdqn,
-        {"step_size": 1e-2, "inverse_temperature": 1e8, "bias_factor": 1.0},
+        {"step_size": 1e-2, "inverse_temperature": 1e8, **_BIAS},
         num_updates=4,
-        atari={**_LANGEVIN_ATARI, "bias_factor": 0.1},
+        atari={**_OVERDAMPED_ATARI, **_BIAS_ATARI},
+        raw={**_OVERDAMPED_RAW, "bias_epsilon": 1e-8},
     ),
-    "lmcdqn": Recipe(lmcdqn, {"step_size": 1e-3, "inverse_temperature": 1e8}, num_updates=4, atari=_LANGEVIN_ATARI),
+    "lmcdqn": Recipe(
+        lmcdqn,
+        {"step_size": 1e-3, "inverse_temperature": 1e8},
+        num_updates=4,
+        atari=_OVERDAMPED_ATARI,
+        raw=_OVERDAMPED_RAW,
+    ),
     "langevin_dqn": Recipe(
         langevin_dqn,
         {"step_size": 1e-2, "inverse_temperature": 1e10},
         num_updates=4,
-        atari={**_LANGEVIN_ATARI, "step_size": 1e-4},
+        atari={**_OVERDAMPED_ATARI, "step_size": 1e-4},
     ),
     "dqn": Recipe(dqn, {"step_size": 1e-2, **_ADAM, **_EPSILON}, atari={**_ADAM_ATARI, **_EPSILON_ATARI}),
     "prioritized_dqn": Recipe(
@@ -433,6 +451,15 @@ ZOO: dict[str, Recipe] = {
     ),
     "noisynet_dqn": Recipe(noisynet_dqn, {"step_size": 1e-2, **_ADAM}, atari=_ADAM_ATARI),
 }
+
+
+def atari_hyper(name: str, pixel_scale: float) -> dict[str, float]:
+    """Hyper-parameters on Atari, where pixels, 0 to 255, are multiplied by `pixel_scale`.
+
+    Raw pixels have settings of their own: the loss is some ten thousand times steeper on them.
+    """
+    recipe = ZOO[name]
+    return {**recipe.hyper, **recipe.atari, **(recipe.raw if pixel_scale > 0.1 else {})}
 
 
 def anneal(hyper: Hyper, progress: Scalar) -> dict[str, Scalar]:

@@ -105,7 +105,9 @@ def adaptive_bias(
       bias_factor: a, any finite number; 0 leaves the gradient as it is.
       first_decay: α₁ in [0, 1).
       second_decay: α₂ in [0, 1). The paper uses 0.99, its released code 0.999.
-      epsilon: λ ≥ 0.
+      epsilon: λ ≥ 0. Gradients well above it (or √λ, see below) move parameters by a, however large they are; those
+        well below it in proportion. With the paper's 1e-8 that is never: parameters drift at full speed where there is
+        nothing to learn, and convolutional features can die of it (docs/atari.md).
       epsilon_in_root: True for √(v + λ) as in the paper, False for √v + λ as in its released code. The two part
         where gradients are smaller than √λ.
     """

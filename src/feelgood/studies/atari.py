@@ -15,9 +15,9 @@ What `paper` stands for, and where it is not what the paper did:
   Prioritized DQN are of other code and another protocol.
 - Hyper-parameters are one point for all games (`feelgood.agents.ZOO`), not the best of a sweep for each.
 
-`dopamine` differs in the emulator alone: sticky actions with probability 0.25, episodes that end with the game and not
-with a life, and pixels divided by 255. `eta` and `gamma` are the paper's Figure 3 on Alien. `quick` shows that all
-works, and nothing else.
+`scaled` is the same on pixels divided by 255, with the hyper-parameters that go with them: what to use, and what was
+run at length. `dopamine` is that with sticky actions of probability 0.25 and episodes that end with the game and not
+with a life. `eta` and `gamma` are the paper's Figure 3 on Alien. `quick` shows that all works, and nothing else.
 
 A run is a game, an agent, a seed and a point of hyper-parameters; each is kept in a file of its own. While it goes, a
 folder beside that file holds its replay and its last checkpoint.
@@ -38,7 +38,19 @@ from feelgood.checks import check_choice, check_count, check_positive
 from feelgood.studies.engine import EngineOptions, Plan, Task, run_plans
 from feelgood.studies.nchain import GRIDS
 
-__all__ = ["AGENTS", "DOPAMINE", "GAMES", "PAPER", "AtariStudy", "Run", "parse_hyper", "parse_vary", "run", "runs_of"]
+__all__ = [
+    "AGENTS",
+    "DOPAMINE",
+    "GAMES",
+    "PAPER",
+    "SCALED",
+    "AtariStudy",
+    "Run",
+    "parse_hyper",
+    "parse_vary",
+    "run",
+    "runs_of",
+]
 
 GAMES = ("alien", "freeway", "gravitar", "hero", "pitfall", "qbert", "solaris", "venture")
 """The paper's games."""
@@ -86,11 +98,15 @@ PAPER: dict[str, Any] = {
 }
 """The paper's protocol in parallel environments; the module says what differs."""
 
-DOPAMINE: dict[str, Any] = {**PAPER, "sticky": 0.25, "episode": "game", "pixel_scale": 1 / 255}
+SCALED: dict[str, Any] = {**PAPER, "pixel_scale": 1 / 255}
+"""The same on pixels in [0, 1]."""
+
+DOPAMINE: dict[str, Any] = {**SCALED, "sticky": 0.25, "episode": "game"}
 """The same learning on the emulator as Dopamine sets it, after Machado et al. (2018)."""
 
 _PRESETS: dict[str, dict[str, Any]] = {
     "paper": PAPER,
+    "scaled": SCALED,
     "dopamine": DOPAMINE,
     # The paper's sweep.
     "eta": {
@@ -117,12 +133,6 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "num_stagger_turns": 100,
     },
 }
-
-SCALED: dict[str, dict[str, float]] = {
-    **{name: {"step_size": 1e-2} for name in ("fg_ulmcdqn", "steady_fg_ulmcdqn", "ulmcdqn")},
-    **{name: {"step_size": 1e-3} for name in ("fg_lmcdqn", "adam_lmcdqn", "lmcdqn")},
-}
-"""Steps on scaled pixels: the loss is some ten thousand times flatter there than on raw ones."""
 
 SMOKE_FRAMES = 1_000_000
 """Runs of fewer frames are no results."""
@@ -177,11 +187,11 @@ def parse_vary(words: Sequence[str]) -> list[tuple[str, float]]:
 class AtariStudy(EngineOptions):
     """Hard exploration on Atari: learning curves and scores beside the paper's. Needs the extra atari."""
 
-    preset: Literal["quick", "paper", "dopamine", "eta", "gamma"] = "quick"
+    preset: Literal["quick", "paper", "scaled", "dopamine", "eta", "gamma"] = "quick"
     """quick: one game for 20,000 frames, minutes on two cores; a smoke test, not a result. paper: the paper's protocol
-    in 200 parallel environments; for a GPU. dopamine: the same with sticky actions, games instead of lives as
-    episodes, and pixels divided by 255. eta, gamma: on Alien, FG-ULMCDQN against the feel-good weight and ULMCDQN
-    against the friction."""
+    in 200 parallel environments; for a GPU. scaled: the same on pixels divided by 255, with what suits them; the one to
+    use. dopamine: that with sticky actions, and games instead of lives as episodes. eta, gamma: on Alien, FG-ULMCDQN
+    against the feel-good weight and ULMCDQN against the friction."""
     games: tuple[str, ...] = ()
     """Games, in ALE's spelling; empty for the preset's."""
     agents: tuple[str, ...] = ()
@@ -416,9 +426,7 @@ def _settings(run: Run) -> _Settings:
     from feelgood import agents
     from feelgood.training.machinery import HostProtocol
 
-    recipe = agents.ZOO[run.agent]
-    scaled = SCALED.get(run.agent, {}) if run.emulator["pixel_scale"] < 0.1 else {}
-    hyper = {**recipe.hyper, **recipe.atari, **scaled, **run.point}
+    hyper = {**agents.atari_hyper(run.agent, run.emulator["pixel_scale"]), **run.point}
     return _Settings(hyper, HostProtocol(**run.protocol), agents.Options(double=True, form=run.form))
 
 

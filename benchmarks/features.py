@@ -1,0 +1,105 @@
+"""How many features survive on frames of Freeway, by λ of the adaptive bias: a regression on rare rewards.
+
+python benchmarks/features.py
+
+Plays Freeway, mostly going up, and fits the reward of the next three steps with the Nature network and the sampler of
+FG-ULMCDQN at its Atari defaults, pixels in [0, 1]; and with Adam at the same rate, for comparison. About one frame in
+thirty has such a reward: a network that tells nothing but its mean has half its variance as loss.
+"""
+
+import argparse
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from feelgood import samplers
+from feelgood.agents import atari_hyper
+from feelgood.envs.external import atari
+from feelgood.networks import nature_cnn, partition
+
+GO_UP, NUM_ENVS, STACK, SPAN = 1, 8, 4, 3
+
+
+def play(num_steps, seed):
+    """Frames (steps, environments, 84, 84) and clipped rewards of play that goes up six times in seven."""
+    task = atari("freeway")
+    env, rng = task.make(NUM_ENVS, True), np.random.default_rng(seed)
+    env.reset(seed=seed)
+    frames, rewards = [], []
+    for _ in range(num_steps):
+        any_action = rng.integers(task.num_actions, size=NUM_ENVS)
+        seen, reward, *_ = env.step(np.where(rng.random(NUM_ENVS) < 6 / 7, GO_UP, any_action))
+        frames.append(seen.reshape(NUM_ENVS, 84, 84).copy())
+        rewards.append(np.sign(reward))
+    env.close()
+    return np.array(frames), np.array(rewards)
+
+
+def minibatch(rng, frames, rewards, batch_size):
+    """Stacks, and the reward of the steps that follow."""
+    time, lane = rng.integers(STACK, len(frames) - SPAN, batch_size), rng.integers(NUM_ENVS, size=batch_size)
+    stacks = np.stack([frames[time - back, lane] for back in reversed(range(STACK))], 1)
+    return stacks, sum(rewards[time + ahead, lane] for ahead in range(1, SPAN + 1)).astype(np.float32)
+
+
+def dead(model, stacks):
+    """The share of filters of each convolution that are 0 everywhere."""
+    x, shares = (jnp.asarray(stacks, jnp.float32) / 255).transpose(0, 2, 3, 1), []
+    for layer in model.trunk.layers:
+        x = jax.nn.relu(layer(x))
+        shares.append(float(jnp.mean(x.max((0, 1, 2)) == 0)))
+    return shares
+
+
+def fit(sampler, data, num_updates, seed):
+    """Loss on a test batch and dead filters, before and after."""
+    params, frozen, apply = partition(nature_cnn(jax.random.key(seed), (STACK, 84, 84), 1))
+    rng, test = np.random.default_rng(seed), minibatch(np.random.default_rng(99), *data, 512)
+
+    def loss(params, stacks, rewards):
+        return jnp.mean((apply(params, frozen, stacks.astype(jnp.float32) / 255)[:, 0] - rewards) ** 2) / 2
+
+    @jax.jit
+    def step(key, state, stacks, rewards):
+        return sampler.step(key, state, lambda params: loss(params, stacks, rewards))[0]
+
+    state, measure = sampler.init(params), jax.jit(loss)
+    for i in range(num_updates):
+        state = step(jax.random.key(i), state, *minibatch(rng, *data, 32))
+    return float(measure(state.params, *test)), float(test[1].var() / 2), dead(state.params, test[0])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--num-updates", type=int, default=1500)
+    parser.add_argument("--num-steps", type=int, default=2000)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    options = parser.parse_args()
+    hyper, data = atari_hyper("fg_ulmcdqn", 1 / 255), play(options.num_steps, 0)
+    rate = hyper["step_size"] * hyper["bias_factor"] / hyper["friction"]
+    underdamped = lambda epsilon: samplers.adaptive_underdamped(
+        hyper["step_size"],
+        hyper["friction"],
+        hyper["inverse_temperature"],
+        bias_factor=hyper["bias_factor"],
+        second_decay=0.999,
+        epsilon=epsilon,
+        epsilon_in_root=False,
+        noise_in="params",
+    )
+    rules = {
+        "FG-ULMCDQN's, λ = 1e-8": underdamped(1e-8),
+        f"FG-ULMCDQN's, λ = {hyper['bias_epsilon']:g}": underdamped(hyper["bias_epsilon"]),
+        f"Adam at rate {rate:g}, ε = 1e-8": samplers.from_optax(optax.adam(rate)),
+    }
+    for name, sampler in rules.items():
+        for seed in options.seeds:
+            loss, constant, shares = fit(sampler, data, options.num_updates, seed)
+            told = ", ".join(f"{share:.0%}" for share in shares)
+            print(f"{name:28s} seed {seed}: loss {loss:.5f} (of a constant {constant:.5f}), dead {told}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

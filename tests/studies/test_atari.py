@@ -18,7 +18,7 @@ from feelgood.cli.run import restored
 from feelgood.envs.external import ATARI_GAMES
 from feelgood.results import store
 from feelgood.results.atari import PAPER_SCORES
-from feelgood.studies import atari
+from feelgood.studies import atari, atari_runs
 from feelgood.studies.atari import AGENTS, GAMES, AtariStudy
 from feelgood.training import Interrupted
 from feelgood.training.machinery import HostProtocol
@@ -144,19 +144,19 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_what_was_asked_for(
     assert [(run.seed, run.label) for run in runs] == [
         (seed, f"{agent} bias_factor={value}") for seed in (0, 1) for agent in study.agents for value in (1, 2)
     ]
-    hyper, protocol, options = atari._settings(runs[1])
+    hyper, protocol, options = atari_runs.settings(runs[1])
     defaults = atari_hyper("fg_ulmcdqn", 1.0)
     assert hyper == {**defaults, "friction": 7.0, "bias_factor": 2.0}
     assert defaults["inverse_temperature"] == 1e16  # Atari's, not the N-chain's
     (run, *_) = atari.runs_of(AtariStudy("scaled", agents=("fg_ulmcdqn",)))
-    assert atari._settings(run).hyper == atari_hyper("fg_ulmcdqn", 1 / 255) != defaults
+    assert atari_runs.settings(run).hyper == atari_hyper("fg_ulmcdqn", 1 / 255) != defaults
     assert options.double
     assert protocol.n_step == 3
 
 
 def test_a_file_is_named_after_all_that_its_run_depends_on():
     (run, *_) = atari.runs_of(AtariStudy())
-    name = atari.task_of(run).file
+    name = atari_runs.task_of(run).file
     assert name.startswith("freeway-fg_ulmcdqn-seed-0-")
     others = [
         dataclasses.replace(run, seed=1),
@@ -168,11 +168,11 @@ def test_a_file_is_named_after_all_that_its_run_depends_on():
         dataclasses.replace(run, emulator={**run.emulator, "sticky": 0.25}),
         dataclasses.replace(run, emulator={**run.emulator, "pixel_scale": 0.5}),
     ]
-    digests = [atari.task_of(each).file.rpartition("-")[2] for each in [run, *others]]
+    digests = [atari_runs.task_of(each).file.rpartition("-")[2] for each in [run, *others]]
     assert len(set(digests)) == len(digests)
     # Where it is kept changes nothing, nor does a default that is spelt out.
     spelt = dataclasses.replace(run, point={"friction": ZOO["fg_ulmcdqn"].atari["friction"]})
-    assert atari.task_of(spelt).file == atari.task_of(run, checkpoints=False).file == name
+    assert atari_runs.task_of(spelt).file == atari_runs.task_of(run, checkpoints=False).file == name
 
 
 @pytest.fixture
@@ -201,9 +201,9 @@ def fake_runs(monkeypatch):
                 )
                 for step in (0, 2500, 5000)
             ]
-            return atari._tabulate(run, atari._settings(run).hyper, points, resumed=False)
+            return atari_runs.tabulate(run, atari_runs.settings(run).hyper, points, resumed=False)
 
-        monkeypatch.setattr(atari, "_run", fake)
+        monkeypatch.setattr(atari_runs, "_run", fake)
         return ran
 
     return install
@@ -294,13 +294,13 @@ def tiny(output):
 # Convolutions take XLA half a minute to compile, twice here.
 @pytest.mark.parametrize("network", ["mlp", pytest.param("nature", marks=pytest.mark.slow)])
 def test_a_real_run_is_stopped_and_resumed_to_its_end(tmp_path, monkeypatch, capsys, network):
-    turns, settings = iter(range(10**6)), atari._settings
+    turns, settings = iter(range(10**6)), atari_runs.settings
 
     def with_network(run):
         hyper, protocol, options = settings(run)
-        return atari._Settings(hyper, protocol, dataclasses.replace(options, network=network, hidden=(8,)))
+        return atari_runs.Settings(hyper, protocol, dataclasses.replace(options, network=network, hidden=(8,)))
 
-    monkeypatch.setattr(atari, "_settings", with_network)
+    monkeypatch.setattr(atari_runs, "settings", with_network)
 
     @contextlib.contextmanager
     def stop_soon():

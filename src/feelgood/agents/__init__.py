@@ -9,7 +9,7 @@ from feelgood.agents.base import (
     one_member_an_episode,
     value_agent,
 )
-from feelgood.agents.zoo import ZOO, Options, Recipe, Spaces, anneal, atari_hyper, make_agent
+from feelgood.agents.zoo import ZOO, Options, Recipe, Spaces, anneal, atari_hyper, constant, make_agent
 
 __all__ = [
     "ZOO",
@@ -21,6 +21,7 @@ __all__ = [
     "Spaces",
     "anneal",
     "atari_hyper",
+    "constant",
     "epsilon_greedy",
     "greedy",
     "make_agent",

@@ -41,7 +41,7 @@ from feelgood.networks import Network
 from feelgood.objectives import Objective, feel_good
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["ZOO", "Options", "Recipe", "Spaces", "anneal", "atari_hyper", "make_agent"]
+__all__ = ["ZOO", "Options", "Recipe", "Spaces", "anneal", "atari_hyper", "constant", "make_agent"]
 
 Hyper = Mapping[str, Scalar]
 
@@ -460,6 +460,12 @@ def atari_hyper(name: str, pixel_scale: float) -> dict[str, float]:
     """
     recipe = ZOO[name]
     return {**recipe.hyper, **recipe.atari, **(recipe.raw if pixel_scale > 0.1 else {})}
+
+
+def constant(hyper: Any, progress: Scalar) -> Any:
+    """The hyper-parameters as they are, at any `progress`."""
+    del progress
+    return hyper
 
 
 def anneal(hyper: Hyper, progress: Scalar) -> dict[str, Scalar]:

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from feelgood.agents import Agent, AgentState, Spaces
+from feelgood.agents import Agent, AgentState, Spaces, constant
 from feelgood.envs.external import Task
 from feelgood.replay.frames import Arrival
 from feelgood.training.batch import Interrupted, stop_on_signal
@@ -94,7 +94,7 @@ def train(
     hyper: Mapping[str, Scalar],
     seed: int,
     *,
-    schedule: Callable[[Any, Scalar], Any] = lambda hyper, progress: hyper,
+    schedule: Callable[[Any, Scalar], Any] = constant,
     folder: Path | None = None,
     label: str = "",
     checkpoint_seconds: float = 60.0,

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from feelgood.agents import Agent, AgentState, Spaces
+from feelgood.agents import Agent, AgentState, Spaces, constant
 from feelgood.checks import check_count, check_non_negative, check_positive
 from feelgood.envs import Environment
 from feelgood.replay import Batch, Replay, ReplayState, Transition, replay
@@ -152,16 +152,11 @@ class Trainer(NamedTuple):
     advance: Callable[[RunState, Any, Any], tuple[RunState, Record]]
 
 
-def _constant(hyper: Any, progress: Scalar) -> Any:
-    del progress
-    return hyper
-
-
 def trainer(
     environment: Environment,
     make_agent: Callable[[Spaces, Any], Agent],
     protocol: Protocol,
-    schedule: Callable[[Any, Scalar], Any] = _constant,
+    schedule: Callable[[Any, Scalar], Any] = constant,
 ) -> Trainer:
     """Builds the functions of one run.
 

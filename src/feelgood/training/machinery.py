@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from feelgood.agents import Agent, AgentState, Spaces
+from feelgood.agents import Agent, AgentState, Spaces, constant
 from feelgood.checks import check_count, check_non_negative, check_positive
 from feelgood.envs.external import Task
 from feelgood.replay import Batch
@@ -162,17 +162,12 @@ class Machinery(NamedTuple):
     replay: FrameReplay
 
 
-def _constant(hyper: Any, progress: Scalar) -> Any:
-    del progress
-    return hyper
-
-
 def machinery(
     task: Task,
     make_agent: Callable[[Spaces, Any], Agent],
     protocol: HostProtocol,
     hyper: Any,
-    schedule: Callable[[Any, Scalar], Any] = _constant,
+    schedule: Callable[[Any, Scalar], Any] = constant,
 ) -> Machinery:
     """Builds and jits the parts of a run.
 

@@ -1,0 +1,253 @@
+"""Functions that make models, with their initial weights."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from feelgood.checks import check_choice, check_count, check_non_negative
+from feelgood.networks.layers import Convolution, Dense, NoisyDense, cut
+from feelgood.networks.models import (
+    MLP,
+    Categorical,
+    Convolutions,
+    Ensemble,
+    Frozen,
+    ImplicitQuantiles,
+    Over,
+    Rectified,
+    WithPrior,
+)
+from feelgood.noise import normal
+from feelgood.typing import Array, PRNGKey, Scalar
+
+__all__ = [
+    "categorical",
+    "ensemble",
+    "implicit_quantiles",
+    "mlp",
+    "mlp_features",
+    "nature_cnn",
+    "nature_convolutions",
+    "noisy_mlp",
+    "over",
+    "with_prior",
+]
+
+
+def _stack(observation_shape, hidden, num_actions, draw, make_layer) -> MLP:
+    """Deals one flat draw out to the layers, each a block of (num_inputs + 1, num_outputs) with the bias last."""
+    shape = (observation_shape,) if isinstance(observation_shape, int) else tuple(observation_shape)
+    for name, values in (("observation_shape", shape), ("hidden", hidden), ("num_actions", (num_actions,))):
+        for value in values:
+            check_count(name, value)
+    widths = (math.prod(shape), *hidden, num_actions)
+    sizes = list(itertools.pairwise(widths))
+    counts = [(num_inputs + 1) * num_outputs for num_inputs, num_outputs in sizes]
+    blocks = zip(cut(draw((sum(counts),)), counts), sizes, strict=True)
+    layers = (make_layer(block.reshape(num_inputs + 1, num_outputs)) for block, (num_inputs, num_outputs) in blocks)
+    return MLP(tuple(layers), shape)
+
+
+def _torch_dense(block: Array) -> Dense:
+    block = block / math.sqrt(block.shape[0] - 1)
+    return Dense(block[:-1], block[-1])
+
+
+def _he_dense(block: Array) -> Dense:
+    return Dense(block[:-1] * math.sqrt(2 / (block.shape[0] - 1)), jnp.zeros_like(block[-1]))
+
+
+def _uniform(key: PRNGKey) -> Callable[[tuple[int, ...]], Array]:
+    return lambda shape: jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
+
+
+def mlp(
+    key: PRNGKey,
+    observation_shape: int | Sequence[int],
+    hidden: Sequence[int],
+    num_actions: int,
+    *,
+    init: str = "torch",
+) -> MLP:
+    """Builds a multi-layer perceptron with ReLU.
+
+    Args:
+      key: randomness of the initial weights.
+      observation_shape: shape of one observation, or its length.
+      hidden: widths of the hidden layers; empty for a linear model.
+      num_actions: length of the output.
+      init: "torch" draws weights and biases uniformly from ±1/√num_inputs of the layer, PyTorch's default; "he" draws
+        weights from N(0, 2/num_inputs) and sets biases to zero.
+    """
+    check_choice("init", init, ("torch", "he"))
+    if init == "he":
+        return _stack(observation_shape, hidden, num_actions, lambda shape: normal(key, shape), _he_dense)
+    return _stack(observation_shape, hidden, num_actions, _uniform(key), _torch_dense)
+
+
+def noisy_mlp(
+    key: PRNGKey,
+    observation_shape: int | Sequence[int],
+    hidden: Sequence[int],
+    num_actions: int,
+    *,
+    noise_scale: Scalar = 0.5,
+) -> MLP:
+    """Builds a perceptron of noisy layers with factorised noise (Fortunato et al., 2018).
+
+    Means start uniform in ±1/√num_inputs, scales at `noise_scale`/√num_inputs; both are trained. Called with a key, the
+    model draws its noise, the same for the whole batch; without one it uses the means.
+    """
+    check_non_negative("noise_scale", noise_scale)
+
+    def make_layer(block: Array) -> NoisyDense:
+        mean, scale = _torch_dense(block), jnp.asarray(noise_scale) / math.sqrt(block.shape[0] - 1)
+        return NoisyDense(mean.weight, mean.bias, jnp.full_like(mean.weight, scale), jnp.full_like(mean.bias, scale))
+
+    return _stack(observation_shape, hidden, num_actions, _uniform(key), make_layer)
+
+
+def mlp_features(
+    key: PRNGKey, observation_shape: int | Sequence[int], hidden: Sequence[int], *, dense: Callable[..., Any] = mlp
+) -> Rectified | MLP:
+    """Builds a trunk of dense layers with ReLU after each; without layers, the observation flattened.
+
+    Args:
+      key: randomness of the initial weights.
+      observation_shape: shape of one observation, or its length.
+      hidden: widths of the layers.
+      dense: `mlp` or `noisy_mlp`.
+    """
+    if hidden:
+        return Rectified(dense(key, observation_shape, hidden[:-1], hidden[-1]))
+    return MLP((), (observation_shape,) if isinstance(observation_shape, int) else tuple(observation_shape))
+
+
+# Outputs, size of the kernel and stride of each layer.
+_NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+
+
+def nature_convolutions(key: PRNGKey, observation_shape: Sequence[int] = (4, 84, 84)) -> Convolutions:
+    """Builds the three convolutions of Mnih et al. (2015), 32 of 8×8/4, 64 of 4×4/2 and 64 of 3×3/1, each with ReLU.
+
+    Weights and biases start uniform in ±1/√(channels·size·size), PyTorch's default.
+
+    Args:
+      key: randomness of the initial weights.
+      observation_shape: (stack, height, width) of one observation; height and width of at least 36.
+    """
+    shape = tuple(observation_shape)
+    if len(shape) != 3:
+        raise ValueError(f"observation_shape must be (stack, height, width) for convolutions, got {shape}")
+    for value in shape:
+        check_count("observation_shape", value)
+    if min(shape[1:]) < 36:
+        raise ValueError(f"observation_shape must have height and width of at least 36 for convolutions, got {shape}")
+    layers, num_inputs = [], shape[0]
+    for key_layer, (num_outputs, size, stride) in zip(jax.random.split(key, len(_NATURE)), _NATURE, strict=True):
+        fan_in = num_inputs * size * size
+        flat = _uniform(key_layer)((num_outputs * (fan_in + 1),)) / math.sqrt(fan_in)
+        weight, bias = cut(flat, [num_outputs * fan_in, num_outputs])
+        layers.append(Convolution(weight.reshape(num_outputs, num_inputs, size, size), bias, stride))
+        num_inputs = num_outputs
+    return Convolutions(tuple(layers), shape)
+
+
+def _num_features(trunk: Any) -> int:
+    """Length of what a trunk gives for one observation."""
+    return jax.eval_shape(trunk, jnp.zeros(trunk.observation_shape)).shape[-1]
+
+
+def over(trunk: Any, make_head: Callable[[int], Any], *, gradient_scale: float = 1.0) -> Over:
+    """Puts a head on a trunk, o ↦ head(trunk(o)).
+
+    Args:
+      trunk: a model from observations to features, such as `nature_convolutions`.
+      make_head: `num_features -> model` from features to outputs.
+      gradient_scale: factor on the gradient that reaches the trunk; 1/M where M heads share it.
+    """
+    return Over(trunk, make_head(_num_features(trunk)), gradient_scale)
+
+
+def nature_cnn(
+    key: PRNGKey,
+    observation_shape: Sequence[int],
+    num_actions: int,
+    *,
+    hidden: int = 512,
+    dense: Callable[..., Any] = mlp,
+) -> Over:
+    """Builds the network of Mnih et al. (2015): three convolutions, a dense layer, a linear one; ReLU between them.
+
+    Args:
+      key: randomness of the initial weights.
+      observation_shape: (stack, height, width) of one observation. Pixels enter as they are: nothing is scaled here.
+      num_actions: length of the output.
+      hidden: width of the dense layer.
+      dense: `(key, num_inputs, hidden, num_actions) -> model` of the part after the convolutions; `noisy_mlp` for
+        noisy dense layers.
+
+    Example:
+      >>> import jax
+      >>> model = nature_cnn(jax.random.key(0), (4, 84, 84), 6)
+      >>> model(jax.numpy.zeros((2, 4, 84, 84), "uint8")).shape
+      (2, 6)
+    """
+    key_trunk, key_head = jax.random.split(key)
+    trunk = nature_convolutions(key_trunk, observation_shape)
+    return over(trunk, lambda num_features: dense(key_head, num_features, (hidden,), num_actions))
+
+
+def categorical(model: Any, num_atoms: int) -> Categorical:
+    """Reads the outputs of `model` as logits (..., num_actions, num_atoms) (Bellemare et al., 2017).
+
+    The model must have num_actions·num_atoms outputs.
+    """
+    check_count("num_atoms", num_atoms, minimum=2)
+    return Categorical(model, num_atoms)
+
+
+def implicit_quantiles(
+    key: PRNGKey,
+    trunk: Any,
+    make_head: Callable[[int], Any],
+    *,
+    num_fractions: int = 64,
+    num_cosines: int = 64,
+) -> ImplicitQuantiles:
+    """Builds an implicit quantile network (Dabney et al., 2018).
+
+    With ψ the trunk, f the head and φ_j(τ) = ReLU(Σ_i cos(π·i·τ)·w_ij + b_j), i = 0, …, num_cosines − 1, the quantile
+    function of the return of action a is Z_τ(o, a) = f(ψ(o) ∘ φ(τ))_a.
+
+    Called with a key, the fractions τ are drawn uniformly, anew for each observation of a batch; without one they are
+    the midpoints (i + ½)/N. The call takes another number of them as `num_fractions`.
+
+    Args:
+      key: randomness of the initial weights of φ.
+      trunk: ψ, a model from observations to features.
+      make_head: `num_features -> f`, a model from features to one number for each action.
+      num_fractions: N, where a call names no other.
+      num_cosines: length of the embedding of a fraction.
+    """
+    check_count("num_fractions", num_fractions)
+    check_count("num_cosines", num_cosines)
+    num_features = _num_features(trunk)
+    block = _uniform(key)((num_cosines + 1, num_features))
+    return ImplicitQuantiles(trunk, _torch_dense(block), make_head(num_features), num_fractions)
+
+
+def ensemble(key: PRNGKey, make_member: Callable[[PRNGKey], Any], num_members: int) -> Ensemble:
+    """Builds independent members from `make_member(key)`; the output is (..., num_members, num_actions)."""
+    check_count("num_members", num_members)
+    return Ensemble(eqx.filter_vmap(make_member)(jax.random.split(key, num_members)), num_members)
+
+
+def with_prior(model: Any, prior: Any, scale: Scalar = 1.0) -> WithPrior:
+    """Adds a fixed random prior, model + scale·prior (Osband et al., 2018); neither `prior` nor `scale` is trained."""
+    return WithPrior(model, Frozen((prior, jnp.asarray(scale, jnp.float32))))

@@ -1,0 +1,68 @@
+"""Models as pure functions of arrays."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+from jax.typing import ArrayLike
+
+from feelgood.networks.models import Frozen
+from feelgood.typing import Array, Params, PRNGKey
+
+__all__ = ["Network", "network", "partition"]
+
+
+def partition(model: Any) -> tuple[Params, Any, Callable[..., Any]]:
+    """Splits a model into what is trained, what is merely held, and what to do with them.
+
+    Returns:
+      params: the trainable arrays, a pytree shaped like the model with None elsewhere.
+      frozen: the other arrays (prior networks), shaped likewise.
+      apply: `(params, frozen, observation, key=None) -> outputs`. It closes over no array, so one `apply` serves all
+        seeds and `jax.vmap` runs over `params` and `frozen`. Further arguments by name go to the model.
+    """
+    is_frozen = lambda node: isinstance(node, Frozen)  # not an array, so all below it counts as not trained
+    params, rest = eqx.partition(model, jax.tree.map(eqx.is_inexact_array, model, is_leaf=is_frozen))
+    frozen, static = eqx.partition(rest, eqx.is_array)
+
+    def apply(params: Params, frozen: Any, observation: ArrayLike, key: PRNGKey | None = None, **settings: Any) -> Any:
+        return eqx.combine(params, frozen, static)(observation, key=key, **settings)
+
+    return params, frozen, apply
+
+
+def _identity(outputs: Any) -> Any:
+    return outputs
+
+
+class Network(NamedTuple):
+    """A network as pure functions.
+
+    Attributes:
+      init: `key -> (params, frozen)`, both pytrees of arrays.
+      apply: `(params, frozen, observation, key=None) -> outputs`, as learning uses it.
+      values: `outputs -> action values`, for outputs with any leading axes; the mean where outputs are distributions.
+      act: `apply` as acting uses it where that differs, say with fewer quantiles; None where it is the same.
+      is_large: whether one call on several batches is much faster than several calls, as for convolutions on a GPU.
+    """
+
+    init: Callable[[PRNGKey], tuple[Params, Any]]
+    apply: Callable[..., Any]
+    values: Callable[[Any], Array] = _identity
+    act: Callable[..., Any] | None = None
+    is_large: bool = False
+
+
+def network(make_model: Callable[[PRNGKey], Any], values: Callable[[Any], Array] = _identity) -> Network:
+    """Turns `make_model(key) -> model` into pure functions; `values` makes action values of what the model gives.
+
+    Example:
+      >>> import jax
+      >>> net = network(lambda key: mlp(key, 4, [32, 32], 2))
+      >>> params, frozen = jax.vmap(net.init)(jax.random.split(jax.random.key(0), 5))
+      >>> jax.vmap(net.apply, (0, 0, None))(params, frozen, jax.numpy.ones((7, 4))).shape
+      (5, 7, 2)
+    """
+    apply = partition(make_model(jax.random.key(0)))[2]
+    return Network(lambda key: partition(make_model(key))[:2], apply, values)

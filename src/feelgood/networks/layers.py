@@ -1,0 +1,94 @@
+"""Layers: one matrix product each, with what goes before and after it."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from feelgood.typing import Array
+
+__all__ = ["Convolution", "Dense", "NoisyDense", "cut"]
+
+
+def cut(flat: Array, counts: Sequence[int]) -> list[Array]:
+    """Pieces of a vector, one after the other."""
+    starts = [sum(counts[:i]) for i in range(len(counts))]
+    return [flat[start : start + count] for start, count in zip(starts, counts, strict=True)]
+
+
+def _affine(x: Array, weight: Array, bias: Array) -> Array:
+    product = x @ weight
+    return product + jnp.broadcast_to(bias, product.shape)
+
+
+class Dense(eqx.Module):
+    """x ↦ x·W + b with W of shape (num_inputs, num_outputs)."""
+
+    weight: Array
+    bias: Array
+    num_noise = 0
+
+    def __call__(self, x: Array, noise: Array | None = None) -> Array:
+        return _affine(x, self.weight, self.bias)
+
+
+class NoisyDense(eqx.Module):
+    """x ↦ x·(M + S∘ε_in ε_outᵀ) + m + s∘ε_out with ε = f(noise), f(z) = sign(z)·√|z|, and noise = 0 for None.
+
+    Computed as x·M + ((x∘ε_in)·S)∘ε_out + …, so that a `vmap` over noise has no weights of its own for each draw.
+    """
+
+    weight: Array
+    bias: Array
+    weight_scale: Array
+    bias_scale: Array
+
+    @property
+    def num_noise(self) -> int:
+        return sum(self.weight.shape)
+
+    def __call__(self, x: Array, noise: Array | None = None) -> Array:
+        if noise is None:
+            return _affine(x, self.weight, self.bias)
+        root = jnp.sign(noise) * jnp.sqrt(jnp.abs(noise))
+        root_in, root_out = root[: self.weight.shape[0]], root[self.weight.shape[0] :]
+        scaled = _affine(x * jnp.broadcast_to(root_in, x.shape), self.weight_scale, self.bias_scale)
+        return _affine(x, self.weight, self.bias) + scaled * jnp.broadcast_to(root_out, scaled.shape)
+
+
+class Convolution(eqx.Module):
+    """Images (batch, height, width, channels) through a kernel (outputs, channels, size, size), with no padding.
+
+    A matrix product over patches: on CPUs an order of magnitude faster than XLA's convolutions and their derivatives,
+    on GPUs faster too at the batch sizes of deep Q-learning, and under `vmap` over kernels a batched product.
+    """
+
+    weight: Array
+    bias: Array
+    stride: int = eqx.field(static=True)
+
+    def __call__(self, x: Array) -> Array:
+        num_outputs, num_inputs, size, _ = self.weight.shape
+        # Squares of `step` by `step` pixels become pixels of more channels, so that a patch is few of them.
+        step = self.stride if size % self.stride == 0 else 1
+        patches = _patches(_folded(x, step), size // step, self.stride // step)
+        weight = self.weight.reshape(num_outputs, num_inputs, size // step, step, size // step, step)
+        weight = weight.transpose(2, 4, 3, 5, 1, 0).reshape(-1, num_outputs)
+        product = patches.reshape(-1, patches.shape[-1]) @ weight
+        product = product + jnp.broadcast_to(self.bias, product.shape)
+        return product.reshape(*patches.shape[:-1], num_outputs)
+
+
+def _folded(x: Array, step: int) -> Array:
+    """Images (batch, height, width, channels) with squares of pixels, (step, step, channels), as channels."""
+    batch, height, width, channels = x.shape
+    height, width = height // step, width // step
+    x = x[:, : height * step, : width * step].reshape(batch, height, step, width, step, channels)
+    return x.transpose(0, 1, 3, 2, 4, 5).reshape(batch, height, width, step * step * channels)
+
+
+def _patches(x: Array, size: int, stride: int) -> Array:
+    """Patches of images, (batch, height, width, size · size · channels)."""
+    height, width = ((length - size) // stride + 1 for length in x.shape[1:3])
+    cut = lambda i, length: slice(i, i + stride * (length - 1) + 1, stride)
+    return jnp.concatenate([x[:, cut(i, height), cut(j, width)] for i in range(size) for j in range(size)], -1)

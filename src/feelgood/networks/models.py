@@ -1,0 +1,179 @@
+"""Models: layers, trunks, heads and what is put around them. `feelgood.networks.builders` makes them."""
+
+import math
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from feelgood.networks.layers import Convolution, Dense, cut
+from feelgood.noise import normal
+from feelgood.typing import Array, PRNGKey
+
+__all__ = [
+    "MLP",
+    "Categorical",
+    "Convolutions",
+    "Ensemble",
+    "Frozen",
+    "ImplicitQuantiles",
+    "Over",
+    "Quantiles",
+    "Rectified",
+    "WithPrior",
+]
+
+
+def _leading(observation: ArrayLike, observation_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes before those of one observation."""
+    shape = jnp.shape(observation)
+    split = len(shape) - len(observation_shape)
+    if split < 0 or shape[split:] != observation_shape:
+        raise ValueError(f"observation must end in shape {observation_shape}, got shape {shape}")
+    return shape[:split]
+
+
+class MLP(eqx.Module):
+    """Layers with ReLU between them, on the observation flattened and cast to float32.
+
+    With a key, one flat draw of normals is dealt out to the layers that use noise and serves the whole batch.
+    """
+
+    layers: tuple[Any, ...]
+    observation_shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
+        leading = _leading(observation, self.observation_shape)
+        x = jnp.asarray(observation, jnp.float32).reshape(*leading, math.prod(self.observation_shape))
+        counts = [layer.num_noise for layer in self.layers]
+        noise = None if key is None or not any(counts) else cut(normal(key, (sum(counts),)), counts)
+        for i, layer in enumerate(self.layers):
+            x = layer(jax.nn.relu(x) if i else x, None if noise is None else noise[i])
+        return x
+
+
+class Convolutions(eqx.Module):
+    """Convolutions with ReLU after each, on images cast to float32; (..., *observation_shape) -> (..., features).
+
+    Observations are (channels, height, width); features are in the order (height, width, channels).
+    """
+
+    layers: tuple[Convolution, ...]
+    observation_shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
+        leading = _leading(observation, self.observation_shape)
+        x = jnp.asarray(observation, jnp.float32).reshape(math.prod(leading), *self.observation_shape)
+        x = x.transpose(0, 2, 3, 1)
+        for layer in self.layers:
+            x = jax.nn.relu(layer(x))
+        return x.reshape(*leading, math.prod(x.shape[1:]))
+
+
+class Rectified(eqx.Module):
+    """An MLP with ReLU after its last layer too."""
+
+    model: MLP
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        return self.model.observation_shape
+
+    def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
+        return jax.nn.relu(self.model(observation, key=key))
+
+
+class Over(eqx.Module):
+    """o ↦ head(trunk(o)); what flows back into the trunk is multiplied by `gradient_scale`."""
+
+    trunk: Any
+    head: Any
+    gradient_scale: float = eqx.field(static=True, default=1.0)
+
+    def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
+        key_trunk, key_head = (None, None) if key is None else jax.random.split(key)
+        features = self.trunk(observation, key=key_trunk)
+        if self.gradient_scale != 1:
+            held = jax.lax.stop_gradient(features)
+            features = held + self.gradient_scale * (features - held)
+        return self.head(features, key=key_head)
+
+
+class Categorical(eqx.Module):
+    """Logits of a distribution over atoms for each action, (..., actions, atoms), from a model of as many outputs."""
+
+    model: Any
+    num_atoms: int = eqx.field(static=True)
+
+    def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
+        flat = self.model(observation, key=key)
+        return flat.reshape(*flat.shape[:-1], -1, self.num_atoms)
+
+
+class Quantiles(NamedTuple):
+    """Quantiles of the return of each action.
+
+    Attributes:
+      values: (..., actions, N), the quantile functions at the fractions.
+      fractions: (..., N) in (0, 1), the same for all actions.
+    """
+
+    values: Array
+    fractions: Array
+
+
+class ImplicitQuantiles(eqx.Module):
+    """Quantile functions of each action at any fractions, see `implicit_quantiles`."""
+
+    trunk: Any
+    embedding: Dense
+    head: Any
+    num_fractions: int = eqx.field(static=True)
+
+    def __call__(
+        self, observation: ArrayLike, key: PRNGKey | None = None, *, num_fractions: int | None = None
+    ) -> Quantiles:
+        count = self.num_fractions if num_fractions is None else num_fractions
+        key_trunk, key_fractions, key_head = (None,) * 3 if key is None else jax.random.split(key, 3)
+        features = self.trunk(observation, key=key_trunk)
+        shape = (*features.shape[:-1], count)
+        if key_fractions is None:
+            fractions = jnp.broadcast_to((jnp.arange(count) + 0.5) / count, shape)
+        else:
+            fractions = jax.random.uniform(key_fractions, shape)
+        waves = jnp.arange(self.embedding.weight.shape[0]) * jnp.pi
+        cosines = jnp.cos(fractions[..., None] * jnp.broadcast_to(waves, (*shape, waves.size)))
+        merged = features[..., None, :] * jax.nn.relu(self.embedding(cosines))
+        return Quantiles(jnp.swapaxes(self.head(merged, key=key_head), -1, -2), fractions)
+
+
+class Ensemble(eqx.Module):
+    """Members stacked along a leading axis of their arrays; (..., *observation_shape) -> (..., members, actions)."""
+
+    members: Any
+    num_members: int = eqx.field(static=True)
+
+    def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
+        keys = None if key is None else jax.random.split(key, self.num_members)
+        in_axes = (eqx.if_array(0), None, None if key is None else 0)
+        call = lambda member, observation, key: member(observation, key=key)
+        return eqx.filter_vmap(call, in_axes=in_axes, out_axes=-2)(self.members, observation, keys)
+
+
+class Frozen(eqx.Module):
+    """Marks a part of a model that is not trained; `partition` keeps its arrays apart."""
+
+    value: Any
+
+
+class WithPrior(eqx.Module):
+    """o ↦ model(o) + scale·prior(o), the prior held fixed."""
+
+    model: Any
+    prior: Frozen
+
+    def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
+        prior, scale = self.prior.value
+        return self.model(observation, key=key) + jax.lax.stop_gradient(scale * prior(observation))

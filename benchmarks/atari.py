@@ -34,29 +34,42 @@ def emulators_alone(env, seconds):
     return 4 * turns * env.num_envs / (time.perf_counter() - began)
 
 
-def learner(task, make, protocol, hyper):
-    """A function that tells what frames a second learning alone would keep up with."""
+def device_alone(task, make, protocol, hyper):
+    """A function that tells what a turn's calls take on an idle host, in seconds: act, learn, and to start learn."""
     parts = machinery(task, make, dataclasses.replace(protocol, capacity=20 * protocol.num_envs), hyper)
     hyper = {name: np.float32(value) for name, value in hyper.items()}
     agent, lanes = parts.init(jax.random.key(0), hyper)
     rng, num_lanes, key = np.random.default_rng(0), protocol.num_lanes, jax.random.key(1)
     none, zeros = np.zeros(num_lanes, bool), np.zeros(num_lanes, np.int32)
-    for turn in range(8):
+    turns = 0
+
+    def act():
+        nonlocal lanes, turns
         frame = rng.integers(0, 256, (num_lanes, 84, 84), np.uint8)
-        arrival = Arrival(frame, none | (turn < protocol.num_groups), zeros, zeros.astype(np.float32), none)
-        lanes, _ = parts.act(key, np.uint32(turn), agent, lanes, arrival, hyper, np.float32(0))
+        arrival = Arrival(frame, none | (turns < protocol.num_groups), zeros, zeros.astype(np.float32), none)
+        began = time.perf_counter()
+        lanes, actions = parts.act(key, np.uint32(turns), agent, lanes, arrival, hyper, np.float32(0))
+        np.asarray(actions)
+        turns += 1
+        return time.perf_counter() - began
+
+    def learn():
+        nonlocal agent
+        began = time.perf_counter()
+        agent, _, potential = parts.learn(key, np.uint32(turns), agent, lanes, hyper, np.float32(0))
+        started = time.perf_counter()
+        potential.block_until_ready()
+        return time.perf_counter() - began, started - began
+
+    for _ in range(8):
+        act()
+    learn()
 
     def measure(seconds):
-        nonlocal agent
-        agent, _, potential = parts.learn(key, np.uint32(0), agent, lanes, hyper, np.float32(0))
-        potential.block_until_ready()
-        began, count = time.perf_counter(), 0
+        times, began = [], time.perf_counter()
         while time.perf_counter() - began < seconds:
-            agent, _, potential = parts.learn(key, np.uint32(count), agent, lanes, hyper, np.float32(0))
-            potential.block_until_ready()
-            count += 1
-        updates = count * protocol.stretch / (time.perf_counter() - began)
-        return 4 * updates * protocol.steps_per_update / protocol.num_updates
+            times.append((act(), *learn()))
+        return np.median(times, 0)
 
     return measure
 
@@ -64,7 +77,7 @@ def learner(task, make, protocol, hyper):
 def whole(task, make, protocol, hyper, folder):
     """Frames a second of training in the steady state, and where the time goes."""
     marks = []
-    outcome = train(task, make, protocol, hyper, 0, report=marks.append, num_evaluators=1, folder=folder)
+    outcome = train(task, make, protocol, hyper, 0, report=marks.append, folder=folder)
     # The first period has compilation in it.
     seconds = outcome.curve[-1].seconds - outcome.curve[1].seconds
     steps = outcome.curve[-1].step - outcome.curve[1].step
@@ -83,6 +96,7 @@ def main():
     parser.add_argument("--capacity", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement, about")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--evaluate", action="store_true", help="with the evaluations of a real run beside it")
     parser.add_argument("--checkpoints", action="store_true", help="keep the run on disk while it goes")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -101,21 +115,24 @@ def main():
         num_warmup_steps=options.num_envs * 4,
         capacity=options.capacity,
         evaluation_period=period,
-        num_evaluation_episodes=1,
-        max_evaluation_steps=1,
+        **({} if options.evaluate else {"num_evaluation_episodes": 1, "max_evaluation_steps": 1}),
         num_stagger_turns=1,  # what happens only at the start of a run is left out
     )
     env = task.make(options.num_envs, True)
     env.reset(seed=0)
     emulators_alone(env, 1.0)
-    learning_alone = learner(task, make, protocol(10**6, 10**6), hyper)
-    rates = {"emulators": [], "learning": [], "training": []}
+    alone = protocol(10**6, 10**6)
+    calls_alone = device_alone(task, make, alone, hyper)
+    frames_per_stretch = 4 * alone.stretch * alone.steps_per_update / alone.num_updates
+    rates, calls = {"emulators": [], "learning": [], "training": []}, []
     guess = emulators_alone(env, options.seconds / 2)
-    guess = min(guess, learning_alone(options.seconds / 4))
+    guess = min(guess, frames_per_stretch / calls_alone(options.seconds / 4)[1])
     period = max(int(guess * options.seconds / 4 / 4 / options.num_envs), 1) * options.num_envs
+    period = max(period, 100_000) if options.evaluate else period
     for _ in range(options.repeats):
         rates["emulators"].append(emulators_alone(env, options.seconds / 2))
-        rates["learning"].append(learning_alone(options.seconds / 4))
+        calls.append(calls_alone(options.seconds / 4))
+        rates["learning"].append(frames_per_stretch / calls[-1][1])
         with tempfile.TemporaryDirectory() as folder:
             kept = Path(folder, "run") if options.checkpoints else None
             rate, parts = whole(task, make, protocol(5 * period, period), hyper, kept)
@@ -135,6 +152,9 @@ def main():
     print(f"{medians['training'] / bound:.0%} of the slower of the two")
     print("  of its time: " + ", ".join(f"{name} {value / total:.0%}" for name, value in parts.items()))
     print("    (act: waits for the device; learn: starts gradient steps; receive: waits for the emulators)")
+    act, learn, start = 1e3 * np.median(calls, 0)
+    print(f"  alone, ms: acting for {alone.num_lanes} environments {act:.1f};", end=" ")
+    print(f"a call of {alone.stretch} gradient steps {learn:.1f}, of which {start:.1f} to start them")
     if "peak_bytes_in_use" in stats:
         print(f"  device memory {stats['peak_bytes_in_use'] / 1e9:.1f} GB")
     if options.json:

@@ -73,7 +73,7 @@ def fit(sampler, data, num_updates, seed):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--num-updates", type=int, default=1500)
+    parser.add_argument("--num-updates", type=int, default=3000)
     parser.add_argument("--num-steps", type=int, default=2000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     options = parser.parse_args()

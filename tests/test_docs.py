@@ -5,7 +5,9 @@ Command lines are parsed by the command line's own parsers and go no further.
 """
 
 import ast
+import doctest
 import html.parser
+import importlib
 import importlib.machinery
 import importlib.util
 import re
@@ -43,6 +45,20 @@ def test_the_python_blocks_of_a_page_run(page, tmp_path, monkeypatch):
     namespace: dict = {}
     for block in blocks(page, "python"):
         exec(compile(block, str(page), "exec"), namespace)
+
+
+# An example that would take long, or write files, says that it is to be skipped.
+EXAMPLE = re.compile(r">>> (?!.*doctest: \+SKIP)")
+SOURCES = sorted(path for path in (ROOT / "src").rglob("*.py") if EXAMPLE.search(path.read_text()))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=name_of)
+def test_the_examples_in_docstrings_give_what_they_say(source, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    module = ".".join(source.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+    failed, attempted = doctest.testmod(importlib.import_module(module))
+    assert attempted > 0
+    assert failed == 0
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

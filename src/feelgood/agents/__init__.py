@@ -9,7 +9,8 @@ from feelgood.agents.base import (
     one_member_an_episode,
     value_agent,
 )
-from feelgood.agents.zoo import ZOO, Options, Recipe, Spaces, anneal, atari_hyper, constant, make_agent
+from feelgood.agents.recipes import ZOO, Recipe, anneal, atari_hyper, constant, make_agent
+from feelgood.agents.zoo import Options, Spaces
 
 __all__ = [
     "ZOO",

@@ -26,7 +26,7 @@ control flow is an option. A hyper-parameter `x` beside an `x_end` moves to it o
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -41,7 +41,24 @@ from feelgood.networks import Network
 from feelgood.objectives import Objective, feel_good
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["ZOO", "Options", "Recipe", "Spaces", "anneal", "atari_hyper", "constant", "make_agent"]
+__all__ = [
+    "Hyper",
+    "Options",
+    "Spaces",
+    "adam_lmcdqn",
+    "bootstrapped_dqn",
+    "c51",
+    "dqn",
+    "fg_lmcdqn",
+    "fg_ulmcdqn",
+    "iqn",
+    "langevin_dqn",
+    "lmcdqn",
+    "noisynet_dqn",
+    "prioritized_dqn",
+    "steady_fg_ulmcdqn",
+    "ulmcdqn",
+]
 
 Hyper = Mapping[str, Scalar]
 
@@ -321,171 +338,3 @@ def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
 def noisynet_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     """Trained noise in every dense layer, drawn anew in every step, in evaluation too (Fortunato et al., 2018)."""
     return _agent(_critic(spaces, options, networks.noisy_mlp), options, _adam(hyper), is_random=True)
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A member of the zoo.
-
-    Attributes:
-      make: `(spaces, hyper, options) -> Agent`.
-      hyper: names of its hyper-parameters with values that work.
-      num_updates: J, gradient steps per environment step, in the paper's N-chain protocol.
-      atari: what differs from `hyper` on Atari, with pixels in [0, 1].
-      raw: what differs from that with pixels in [0, 255]; see `atari_hyper`.
-    """
-
-    make: Callable[[Spaces, Hyper, Options], Agent]
-    hyper: Mapping[str, float] = field(default_factory=dict)
-    num_updates: int = 1
-    atari: Mapping[str, float] = field(default_factory=dict)
-    raw: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def summary(self) -> str:
-        """One line on what it is."""
-        return (self.make.__doc__ or "").splitlines()[0]
-
-
-_ADAM = {"adam_epsilon": 1e-8}
-_BIAS = {"bias_factor": 1.0, "bias_epsilon": 1e-8}
-_EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.01, "epsilon_fraction": 0.1}
-
-# On Atari. The Langevin agents: from the paper's table of swept values, but for λ of the bias, which is that of DQN's
-# Adam: with the paper's 1e-8 the features die where rewards are rare, see docs/atari.md. The others: Adam as their
-# papers have it, and where these used RMSProp as Hessel et al. (2018) replaced it; ε falls over the first million of 50
-# million frames.
-_ADAM_ATARI = {"step_size": 6.25e-5, "adam_epsilon": 1.5e-4}
-_BIAS_ATARI = {"bias_factor": 0.1, "bias_epsilon": 1.5e-4}
-_OVERDAMPED_ATARI = {"step_size": 1e-3, "inverse_temperature": 1e16}
-_UNDERDAMPED_ATARI = {"step_size": 1e-2, "inverse_temperature": 1e16, "friction": 10.0, **_BIAS_ATARI}
-_EPSILON_ATARI = {"final_epsilon": 0.01, "epsilon_fraction": 0.02}
-# On raw pixels the loss has curvatures p up to 1e5: the underdamped scheme is stable for τ²p < 4 and, on minibatches,
-# for τp/γ of order 10; the overdamped one for τp < 2.
-_OVERDAMPED_RAW = {"step_size": 1e-4}
-_UNDERDAMPED_RAW = {"step_size": 1e-3, "bias_epsilon": 1e-8}
-
-# Defaults: the winners on tuning seeds at N = 100, of the paper's grid and for steady_fg_ulmcdqn of a search beyond it;
-# see docs/reproduction.md. For prioritized_dqn and c51 the best of three rates within 20,000 steps at N = 25, on six
-# tuning seeds; iqn's rate is not tuned.
-ZOO: dict[str, Recipe] = {
-    "fg_ulmcdqn": Recipe(
-        fg_ulmcdqn,
-        {
-            "step_size": 1e-3,
-            "inverse_temperature": 1e10,
-            **_BIAS,
-            "friction": 0.1,
-            "feel_good_weight": 0.1,
-        },
-        num_updates=4,
-        atari={**_UNDERDAMPED_ATARI, "feel_good_weight": 1e-3},
-        raw=_UNDERDAMPED_RAW,
-    ),
-    "steady_fg_ulmcdqn": Recipe(
-        steady_fg_ulmcdqn,
-        {
-            "step_size": 1e-2,
-            "step_size_end": 0.0,
-            "inverse_temperature": 1e10,
-            **_BIAS,
-            "friction": 1.0,
-            "feel_good_weight": 0.05,
-            "feel_good_weight_end": 0.0,
-            "average": 0.997,
-        },
-        num_updates=4,
-        atari={**_UNDERDAMPED_ATARI, "feel_good_weight": 1e-3},
-        raw=_UNDERDAMPED_RAW,
-    ),
-    "fg_lmcdqn": Recipe(
-        fg_lmcdqn,
-        {"step_size": 1e-2, "inverse_temperature": 1e10, **_BIAS, "feel_good_weight": 0.1},
-        num_updates=4,
-        atari={**_OVERDAMPED_ATARI, **_BIAS_ATARI, "feel_good_weight": 1e-3},
-        raw={**_OVERDAMPED_RAW, "bias_epsilon": 1e-8},
-    ),
-    "ulmcdqn": Recipe(
-        ulmcdqn,
-        {"step_size": 1e-3, "inverse_temperature": 1e12, **_BIAS, "friction": 0.1},
-        num_updates=4,
-        atari=_UNDERDAMPED_ATARI,
-        raw=_UNDERDAMPED_RAW,
-    ),
-    "adam_lmcdqn": Recipe(
-        adam_lmcdqn,
-        {"step_size": 1e-2, "inverse_temperature": 1e8, **_BIAS},
-        num_updates=4,
-        atari={**_OVERDAMPED_ATARI, **_BIAS_ATARI},
-        raw={**_OVERDAMPED_RAW, "bias_epsilon": 1e-8},
-    ),
-    "lmcdqn": Recipe(
-        lmcdqn,
-        {"step_size": 1e-3, "inverse_temperature": 1e8},
-        num_updates=4,
-        atari=_OVERDAMPED_ATARI,
-        raw=_OVERDAMPED_RAW,
-    ),
-    "langevin_dqn": Recipe(
-        langevin_dqn,
-        {"step_size": 1e-2, "inverse_temperature": 1e10},
-        num_updates=4,
-        atari={**_OVERDAMPED_ATARI, "step_size": 1e-4},
-    ),
-    "dqn": Recipe(dqn, {"step_size": 1e-2, **_ADAM, **_EPSILON}, atari={**_ADAM_ATARI, **_EPSILON_ATARI}),
-    "prioritized_dqn": Recipe(
-        prioritized_dqn, {"step_size": 1e-2, **_ADAM, **_EPSILON}, atari={**_ADAM_ATARI, **_EPSILON_ATARI}
-    ),
-    "c51": Recipe(
-        c51,
-        {"step_size": 1e-2, **_ADAM, **_EPSILON},
-        atari={"step_size": 2.5e-4, "adam_epsilon": 0.01 / 32, **_EPSILON_ATARI},
-    ),
-    "iqn": Recipe(
-        iqn,
-        {"step_size": 1e-3, **_ADAM, **_EPSILON},
-        atari={"step_size": 5e-5, "adam_epsilon": 0.01 / 32, **_EPSILON_ATARI},
-    ),
-    "bootstrapped_dqn": Recipe(
-        bootstrapped_dqn, {"step_size": 1e-4, **_ADAM, **_EPSILON}, atari={**_ADAM_ATARI, **_EPSILON_ATARI}
-    ),
-    "noisynet_dqn": Recipe(noisynet_dqn, {"step_size": 1e-2, **_ADAM}, atari=_ADAM_ATARI),
-}
-
-
-def atari_hyper(name: str, pixel_scale: float) -> dict[str, float]:
-    """Hyper-parameters on Atari, where pixels, 0 to 255, are multiplied by `pixel_scale`.
-
-    Raw pixels have settings of their own: the loss is some ten thousand times steeper on them.
-    """
-    recipe = ZOO[name]
-    return {**recipe.hyper, **recipe.atari, **(recipe.raw if pixel_scale > 0.1 else {})}
-
-
-def constant(hyper: Any, progress: Scalar) -> Any:
-    """The hyper-parameters as they are, at any `progress`."""
-    del progress
-    return hyper
-
-
-def anneal(hyper: Hyper, progress: Scalar) -> dict[str, Scalar]:
-    """What the hyper-parameters are at `progress` in [0, 1]: each `x` beside an `x_end` moves to it linearly.
-
-    Example:
-      >>> anneal({"step_size": 0.1, "step_size_end": 0.0, "friction": 1.0}, 0.25)["step_size"]
-      0.075
-    """
-    at = dict(hyper)
-    for name in [name for name in hyper if name.endswith("_end")]:
-        start = hyper[name.removesuffix("_end")]
-        at[name.removesuffix("_end")] = start + (hyper[name] - start) * progress
-    return at
-
-
-def make_agent(name: str, spaces: Spaces, hyper: Hyper | None = None, options: Options | None = None) -> Agent:
-    """Builds a member of the zoo, its hyper-parameters replaced where `hyper` names them."""
-    check_choice("agent", name, ZOO)
-    recipe = ZOO[name]
-    for given in hyper or {}:
-        check_choice(f"hyper-parameter of {name}", given, recipe.hyper)
-    return recipe.make(spaces, {**recipe.hyper, **(hyper or {})}, options or Options())

@@ -59,6 +59,7 @@ def network(make_model: Callable[[PRNGKey], Any], values: Callable[[Any], Array]
 
     Example:
       >>> import jax
+      >>> from feelgood.networks import mlp
       >>> net = network(lambda key: mlp(key, 4, [32, 32], 2))
       >>> params, frozen = jax.vmap(net.init)(jax.random.split(jax.random.key(0), 5))
       >>> jax.vmap(net.apply, (0, 0, None))(params, frozen, jax.numpy.ones((7, 4))).shape

@@ -119,7 +119,7 @@ def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
 
     Example:
       >>> curves = load_results("results/nchain")
-      >>> curves.groupby(["length", "agent", "step"])["return"].mean()
+      >>> mean = curves.groupby(["length", "agent", "step"])["return"].mean()
     """
     folder = Path(path)
     # Where a table has both forms, Parquet is the one with exact numbers and types.

@@ -54,7 +54,7 @@ def dead(model, stacks):
 
 
 def fit(sampler, data, num_updates, seed):
-    """Loss on a test batch and dead filters, before and after."""
+    """Loss on a test batch, that of the best constant, and the dead filters, after training."""
     params, frozen, apply = partition(nature_cnn(jax.random.key(seed), (STACK, 84, 84), 1))
     rng, test = np.random.default_rng(seed), minibatch(np.random.default_rng(99), *data, 512)
 
@@ -76,6 +76,7 @@ def main():
     parser.add_argument("--num-updates", type=int, default=3000)
     parser.add_argument("--num-steps", type=int, default=2000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[1e-8, 1.5e-4], help="values of λ")
     options = parser.parse_args()
     hyper, data = atari_hyper("fg_ulmcdqn", 1 / 255), play(options.num_steps, 0)
     rate = hyper["step_size"] * hyper["bias_factor"] / hyper["friction"]
@@ -90,8 +91,7 @@ def main():
         noise_in="params",
     )
     rules = {
-        "FG-ULMCDQN's, λ = 1e-8": underdamped(1e-8),
-        f"FG-ULMCDQN's, λ = {hyper['bias_epsilon']:g}": underdamped(hyper["bias_epsilon"]),
+        **{f"FG-ULMCDQN's, λ = {epsilon:g}": underdamped(epsilon) for epsilon in options.epsilons},
         f"Adam at rate {rate:g}, ε = 1e-8": samplers.from_optax(optax.adam(rate)),
     }
     for name, sampler in rules.items():

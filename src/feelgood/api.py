@@ -312,8 +312,10 @@ def prepare(
         check_choice("agent", agent, ZOO)
     origin, task = task_of(env, env_settings)
     is_atari = origin.kind == "atari"
-    own = {name: atari_hyper(name, origin.settings["pixel_scale"]) for name in ZOO} if is_atari else CONTROL
     options = options or Options(**(ATARI_OPTIONS if is_atari else CONTROL_OPTIONS))
+    own = CONTROL
+    if is_atari:
+        own = {name: atari_hyper(name, origin.settings["pixel_scale"], options.form) for name in ZOO}
     learner = _learner(agent, hyper, options, own, schedule)
     # Values that no agent can have are found here.
     learner.make(Spaces(task.observation_shape, task.num_actions, task.decode), schedule(dict(learner.hyper), 0.0))

@@ -377,6 +377,7 @@ def test_what_differs_on_atari_is_a_hyper_parameter_and_lies_on_the_papers_grid(
             hyper = atari_hyper(name, pixel_scale)
             assert all(hyper[key] in grid[key] for key in set(hyper) & set(grid))
             assert hyper["bias_epsilon"] == epsilon
+            assert atari_hyper(name, pixel_scale, "paper") == {**hyper, "bias_epsilon": 1e-8}  # under the root there
 
 
 def test_wrong_options_are_refused_in_one_sentence():

@@ -150,6 +150,8 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_what_was_asked_for(
     assert defaults["inverse_temperature"] == 1e16  # Atari's, not the N-chain's
     (run, *_) = atari.runs_of(AtariStudy("scaled", agents=("fg_ulmcdqn",)))
     assert atari_runs.settings(run).hyper == atari_hyper("fg_ulmcdqn", 1 / 255) != defaults
+    in_root = dataclasses.replace(run, form="paper")
+    assert atari_runs.settings(in_root).hyper == atari_hyper("fg_ulmcdqn", 1 / 255, "paper")
     assert options.double
     assert protocol.n_step == 3
 

@@ -42,9 +42,9 @@ _BIAS = {"bias_factor": 1.0, "bias_epsilon": 1e-8}
 _EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.01, "epsilon_fraction": 0.1}
 
 # On Atari. The Langevin agents: from the paper's table of swept values, but for λ of the bias, which is that of DQN's
-# Adam: with the paper's 1e-8 the features die where rewards are rare, see docs/atari.md. The others: Adam as their
-# papers have it, and where these used RMSProp as Hessel et al. (2018) replaced it; ε falls over the first million of 50
-# million frames.
+# Adam: with the released code's 1e-8 the features die where rewards are rare, see docs/atari.md. The others: Adam as
+# their papers have it, and where these used RMSProp as Hessel et al. (2018) replaced it; ε falls over the first million
+# of 50 million frames.
 _ADAM_ATARI = {"step_size": 6.25e-5, "adam_epsilon": 1.5e-4}
 _BIAS_ATARI = {"bias_factor": 0.1, "bias_epsilon": 1.5e-4}
 _OVERDAMPED_ATARI = {"step_size": 1e-3, "inverse_temperature": 1e16}
@@ -143,13 +143,17 @@ ZOO: dict[str, Recipe] = {
 }
 
 
-def atari_hyper(name: str, pixel_scale: float) -> dict[str, float]:
+def atari_hyper(name: str, pixel_scale: float, form: str = "released") -> dict[str, float]:
     """Hyper-parameters on Atari, where pixels, 0 to 255, are multiplied by `pixel_scale`.
 
-    Raw pixels have settings of their own: the loss is some ten thousand times steeper on them.
+    Raw pixels have settings of their own: the loss is some ten thousand times steeper on them. So has the paper's form
+    of the adaptive samplers (see `Options`): λ is under the root there, where 1e-8 counts as 1e-4 does beside it.
     """
     recipe = ZOO[name]
-    return {**recipe.hyper, **recipe.atari, **(recipe.raw if pixel_scale > 0.1 else {})}
+    hyper = {**recipe.hyper, **recipe.atari, **(recipe.raw if pixel_scale > 0.1 else {})}
+    if form == "paper" and "bias_epsilon" in hyper:
+        hyper["bias_epsilon"] = recipe.hyper["bias_epsilon"]
+    return hyper
 
 
 def constant(hyper: Any, progress: Scalar) -> Any:

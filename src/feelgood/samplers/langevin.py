@@ -105,11 +105,11 @@ def adaptive_bias(
       bias_factor: a, any finite number; 0 leaves the gradient as it is.
       first_decay: α₁ in [0, 1).
       second_decay: α₂ in [0, 1). The paper uses 0.99, its released code 0.999.
-      epsilon: λ ≥ 0. Gradients well above it (or √λ, see below) move parameters by a, however large they are; those
-        well below it in proportion. With the paper's 1e-8 that is never: parameters drift at full speed where there is
-        nothing to learn, and convolutional features can die of it (docs/atari.md).
-      epsilon_in_root: True for √(v + λ) as in the paper, False for √v + λ as in its released code. The two part
-        where gradients are smaller than √λ.
+      epsilon: λ ≥ 0. Gradients well above it, or above √λ where it is under the root, move parameters by a, however
+        large they are; those well below in proportion. Where that is never, parameters drift at full speed also where
+        there is nothing to learn, and convolutional features can die of it (docs/atari.md).
+      epsilon_in_root: True for √(v + λ) as in the paper, False for √v + λ as in its released code. Both have
+        λ = 1e-8, which stands for gradients of 1e-4 in the one and of 1e-8 in the other.
     """
     check_finite("bias_factor", bias_factor)
     check_fraction("first_decay", first_decay)

@@ -64,7 +64,7 @@ def settings(run: Run) -> Settings:
     from feelgood import agents
     from feelgood.training.machinery import HostProtocol
 
-    hyper = {**agents.atari_hyper(run.agent, run.emulator["pixel_scale"]), **run.point}
+    hyper = {**agents.atari_hyper(run.agent, run.emulator["pixel_scale"], run.form), **run.point}
     return Settings(hyper, HostProtocol(**run.protocol), agents.Options(double=True, form=run.form))
 
 

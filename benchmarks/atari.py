@@ -75,14 +75,16 @@ def device_alone(task, make, protocol, hyper):
 
 
 def whole(task, make, protocol, hyper, folder):
-    """Frames a second of training in the steady state, and where the time goes."""
+    """Frames a second of training in the steady state; where the host's time goes, and that of a group in a step."""
     marks = []
     outcome = train(task, make, protocol, hyper, 0, report=marks.append, folder=folder)
     # The first period has compilation in it.
     seconds = outcome.curve[-1].seconds - outcome.curve[1].seconds
     steps = outcome.curve[-1].step - outcome.curve[1].step
-    parts = {name: value for name, value in outcome.seconds.items() if name != "total"}
-    return 4 * steps / seconds, parts
+    parts = {name: outcome.seconds[name] for name in ("receive", "act", "learn", "rest")}
+    num_turns = outcome.num_steps / protocol.num_envs
+    group = {name: outcome.seconds[name] / num_turns for name in ("waiting", "stepping")}
+    return 4 * steps / seconds, parts, group
 
 
 def main():
@@ -135,7 +137,7 @@ def main():
         rates["learning"].append(frames_per_stretch / calls[-1][1])
         with tempfile.TemporaryDirectory() as folder:
             kept = Path(folder, "run") if options.checkpoints else None
-            rate, parts = whole(task, make, protocol(5 * period, period), hyper, kept)
+            rate, parts, group = whole(task, make, protocol(5 * period, period), hyper, kept)
         rates["training"].append(rate)
         print({name: round(values[-1]) for name, values in rates.items()}, flush=True)
     rates["emulators"].append(emulators_alone(env, options.seconds / 2))
@@ -151,14 +153,21 @@ def main():
     print(f"  training is {medians['training'] / medians['emulators']:.0%} of the emulators alone,", end=" ")
     print(f"{medians['training'] / bound:.0%} of the slower of the two")
     print("  of its time: " + ", ".join(f"{name} {value / total:.0%}" for name, value in parts.items()))
-    print("    (act: waits for the device; learn: starts gradient steps; receive: waits for the emulators)")
+    print("    (receive: waits for the emulators, and for the actions they wait for; act, learn: starts these)")
+    print(f"  a group waits {1e3 * group['waiting']:.1f} ms for actions and steps for {1e3 * group['stepping']:.1f} ms")
     act, learn, start = 1e3 * np.median(calls, 0)
     print(f"  alone, ms: acting for {alone.num_lanes} environments {act:.1f};", end=" ")
     print(f"a call of {alone.stretch} gradient steps {learn:.1f}, of which {start:.1f} to start them")
     if "peak_bytes_in_use" in stats:
         print(f"  device memory {stats['peak_bytes_in_use'] / 1e9:.1f} GB")
     if options.json:
-        facts = {"rates": rates, "parts": parts, "peak_bytes": stats.get("peak_bytes_in_use"), "options": vars(options)}
+        facts = {
+            "rates": rates,
+            "parts": parts,
+            "group": group,
+            "peak_bytes": stats.get("peak_bytes_in_use"),
+            "options": vars(options),
+        }
         options.json.write_text(json.dumps(facts, indent=2, default=str))
 
 

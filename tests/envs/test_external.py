@@ -1,10 +1,15 @@
 """External tasks: real games for a few thousand frames, and Gymnasium's environments."""
 
+import os
+import sys
+import time
+
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from feelgood.envs import external
 from feelgood.envs.external import ATARI_GAMES, atari, gym_task, vector_task
 from feelgood.replay.frames import Arrival, frame_replay
 from feelgood.training.evaluation import play, stacked
@@ -146,3 +151,29 @@ def test_a_missing_rom_is_one_sentence(monkeypatch):
     monkeypatch.setattr(ale_py.roms, "get_rom_path", lambda name: None)
     with pytest.raises(ValueError, match="the ROM of game 'pong' is missing"):
         atari("pong")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux")
+@pytest.mark.parametrize("many_cores", [True, False])
+def test_emulators_give_way_to_the_rest_of_the_process(many_cores, monkeypatch):
+    cores = os.sched_getaffinity(0)
+    monkeypatch.setattr(external, "_MANY_CORES", len(cores) + (not many_cores))
+    task, own = atari("freeway"), os.getpriority(os.PRIO_PROCESS, 0)
+    before = external._low_threads()
+    env = task.make(len(cores), True)
+    time.sleep(0.1)  # the thread that made them ends
+    threads = sorted(external._low_threads() - before)
+    assert len(threads) == len(cores)
+    assert all(os.getpriority(os.PRIO_PROCESS, thread) > own for thread in threads)
+    assert os.getpriority(os.PRIO_PROCESS, 0) == own
+    where = [os.sched_getaffinity(thread) for thread in threads]
+    policies = {os.sched_getscheduler(thread) for thread in threads}
+    if many_cores:
+        assert sorted(where, key=min) == [{core} for core in sorted(cores)]
+        assert policies == {os.SCHED_IDLE}
+    else:
+        assert where == [cores] * len(threads)
+        assert policies == {os.SCHED_OTHER}
+    env.reset(seed=0)
+    assert env.step(np.zeros(len(cores), np.int64))[0].shape[0] == len(cores)
+    env.close()

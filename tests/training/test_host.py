@@ -19,6 +19,7 @@ from feelgood.envs.external import vector_task
 from feelgood.training import host
 from feelgood.training.batch import Interrupted
 from feelgood.training.evaluation import play, stacked
+from feelgood.training.group import Group
 from feelgood.training.host import train
 from feelgood.training.journal import Journal
 from feelgood.training.machinery import HostProtocol, _dealt, machinery
@@ -111,6 +112,8 @@ def finished(request):
     host_run = runs[0]
     yield outcome, host_run
     host_run.evaluator.close()
+    for group in host_run.groups:
+        group.close()
 
 
 def test_what_is_stored_is_what_happened(finished):
@@ -407,3 +410,53 @@ def test_a_checkpoint_without_its_frames_is_refused(tmp_path):
 def test_protocols_that_make_no_sense_are_refused(change, named):
     with pytest.raises(ValueError, match=named):
         dataclasses.replace(PROTOCOL, **change)
+
+
+def test_acting_and_learning_are_compiled_once_and_before_the_first_step(caplog):
+    seen = []
+
+    class Watched(Telling):
+        def step(self, action):
+            seen.append(sorted(name for name in ("act", "learn") if f"XLA compilation of jit({name})" in caplog.text))
+            return super().step(action)
+
+    task = vector_task(lambda n, _: SyncVectorEnv([Watched] * n, autoreset_mode=AutoresetMode.NEXT_STEP), "watched")
+    protocol = dataclasses.replace(PROTOCOL, num_steps=80, batch_size=5)  # of which nothing is compiled yet
+    jax.config.update("jax_log_compiles", True)  # in all threads
+    try:
+        outcome = train(task, make_agent, protocol, HYPER, seed=0)
+    finally:
+        jax.config.update("jax_log_compiles", False)
+    assert np.isfinite(outcome.curve[-1].potential)
+    assert seen[0] == ["act", "learn"]
+    for name in ("act", "learn"):
+        assert caplog.text.count(f"XLA compilation of jit({name})") == 1
+
+
+def test_an_environment_s_own_error_reaches_the_caller():
+    class Breaking(Telling):
+        def step(self, action):
+            if self.episode == 2:
+                raise RuntimeError("the emulator is gone")
+            return super().step(action)
+
+    task = vector_task(lambda n, _: SyncVectorEnv([Breaking] * n, autoreset_mode=AutoresetMode.NEXT_STEP), "breaking")
+    before = threading.active_count()
+    with pytest.raises(RuntimeError, match="the emulator is gone"):
+        train(task, make_agent, PROTOCOL, HYPER, seed=0)
+    assert threading.active_count() == before
+
+
+def test_the_host_starts_to_learn_while_actions_are_still_being_chosen(monkeypatch):
+    begun, step = threading.Event(), Group._step
+
+    def later(group, actions):
+        assert begun.wait(30), "nobody learns while a group waits for its actions"
+        return step(group, actions)
+
+    learn = host._Run._learn
+    monkeypatch.setattr(Group, "_step", later)
+    monkeypatch.setattr(host._Run, "_learn", lambda run: (learn(run), begun.set()))
+    outcome = train(TASK, make_agent, PROTOCOL, HYPER, seed=0)
+    assert outcome.num_steps == PROTOCOL.num_steps
+    assert outcome.seconds["stepping"] > 0

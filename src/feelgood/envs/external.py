@@ -20,6 +20,8 @@ __all__ = ["ATARI_GAMES", "Task", "atari", "gym_task", "vector_task"]
 ATARI_GAMES = ("alien", "freeway", "gravitar", "hero", "pitfall", "qbert", "solaris", "venture")
 """The paper's eight hard games."""
 
+_MANY_CORES = 8  # where emulators step aside for everything else; on fewer, their share of a core matters more
+
 
 def _identity(observation: Any) -> Any:
     return observation
@@ -105,17 +107,18 @@ def atari(
     check_positive("pixel_scale", pixel_scale)
 
     def make(num_envs: int, training: bool) -> VectorEnv:
-        return _at_low_priority(
-            AtariVectorEnv,
-            game,
-            num_envs,
-            num_threads=num_threads,
-            stack_num=1,
-            repeat_action_probability=sticky,
-            full_action_space=full_action_space,
-            # ALE's `episodic_life` would start the game anew after each life; this only says that a life was lost.
-            life_loss_info=life_loss and training,
-            reward_clipping=False,
+        return _in_background(
+            lambda: AtariVectorEnv(
+                game,
+                num_envs,
+                num_threads=num_threads,
+                stack_num=1,
+                repeat_action_probability=sticky,
+                full_action_space=full_action_space,
+                # ALE's `episodic_life` would start the game anew after each life; this only says that a life was lost.
+                life_loss_info=life_loss and training,
+                reward_clipping=False,
+            )
         )
 
     def decode(pixels: ArrayLike) -> Array:
@@ -143,20 +146,44 @@ def atari(
     )
 
 
-def _at_low_priority(make: Callable[..., Any], *args: Any, **settings: Any) -> Any:
-    """Makes something whose threads give way to all others of this process.
+def _in_background(make: Callable[[], VectorEnv]) -> VectorEnv:
+    """Makes environments whose threads give way to all others of this process.
 
-    Threads inherit the priority of the thread that starts them. Emulators on every core would otherwise keep the one
-    thread waiting that feeds them and the accelerator, for milliseconds at every step.
+    Emulators on every core would otherwise keep those few threads waiting that feed them and the accelerator, for
+    milliseconds at every step. On a large machine they run only where nothing else does, one thread a core: left to the
+    scheduler, threads of so little weight crowd on some cores while others are free.
     """
 
-    def lowered() -> Any:
+    def lowered() -> tuple[int, VectorEnv]:
+        thread = threading.get_native_id()
         with contextlib.suppress(AttributeError, OSError):  # not on Linux, or not allowed
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + 5)
-        return make(*args, **settings)
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + 5)
+        return thread, make()  # whose threads inherit the priority
 
+    before = _low_threads()
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(lowered).result()
+        maker, env = pool.submit(lowered).result()
+    with contextlib.suppress(AttributeError, OSError):
+        cores, threads = sorted(os.sched_getaffinity(0)), sorted(_low_threads() - before - {maker})
+        if len(threads) >= len(cores) >= _MANY_CORES:
+            for i, thread in enumerate(threads):
+                os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+                os.sched_setaffinity(thread, {cores[i % len(cores)]})
+    return env
+
+
+def _low_threads() -> set[int]:
+    """The threads of this process that have a lower priority than it; none where that cannot be known."""
+    try:
+        threads, own = {int(name) for name in os.listdir("/proc/self/task")}, os.getpriority(os.PRIO_PROCESS, 0)
+    except (AttributeError, OSError):
+        return set()
+    found = set()
+    for thread in threads:
+        with contextlib.suppress(OSError):  # it has ended
+            if os.getpriority(os.PRIO_PROCESS, thread) > own:
+                found.add(thread)
+    return found
 
 
 def _num_actions(env: VectorEnv) -> int:

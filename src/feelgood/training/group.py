@@ -1,9 +1,12 @@
 """Environments that step together, as a loop sees them: what arrives, what it adds up to, which begin anew."""
 
 import contextlib
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from feelgood.envs.external import Task
 from feelgood.replay.frames import Arrival
@@ -12,7 +15,7 @@ __all__ = ["Group"]
 
 
 class Group:
-    """A vector environment in training.
+    """A vector environment in training, with a thread of its own that waits for actions and takes the step.
 
     Args:
       task: what it belongs to.
@@ -21,13 +24,17 @@ class Group:
     Attributes:
       ended_return: sum of the raw returns of the episodes that ended, since it was last set to 0.
       num_ended: how many these are.
+      seconds_waiting: that its thread has spent until actions were known.
+      seconds_stepping: that its steps have taken.
     """
 
     def __init__(self, task: Task, num_lanes: int):
         self.ended_return, self.num_ended = 0.0, 0
+        self.seconds_waiting = self.seconds_stepping = 0.0
         self._task, self._num_lanes = task, num_lanes
         self._env: Any = task.make(num_lanes, True)
-        self._actions: np.ndarray | None = None  # what it was sent and has not answered
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="environments")
+        self._answer: Future[tuple[np.ndarray, tuple[Any, ...]]] | None = None
 
     def begin(self, seed: int, stagger: np.ndarray) -> None:
         """Begins new episodes everywhere.
@@ -38,33 +45,31 @@ class Group:
         """
         frames = self._frames(self._env.reset(seed=seed)[0])
         none, zeros = np.zeros(self._num_lanes, bool), np.zeros(self._num_lanes, np.int32)
-        self._actions, self._num_steps, self._stagger = None, 0, stagger
+        self._answer, self._num_steps, self._stagger = None, 0, stagger
         self._ended, self._returns = none, np.zeros(self._num_lanes)
         self._first = Arrival(frames, ~none, zeros, zeros.astype(np.float32), none)
 
     def _frames(self, seen: Any) -> np.ndarray:
         return np.asarray(seen, self._task.frame_dtype).reshape(self._num_lanes, *self._task.frame_shape)
 
-    def send(self, actions: np.ndarray) -> None:
-        """Lets the environments begin to step, where they can do so by themselves."""
-        self._actions = actions
-        if hasattr(self._env, "send"):
-            self._env.send(actions)
-        elif hasattr(self._env, "step_async"):
-            self._env.step_async(actions)
+    def send(self, actions: ArrayLike) -> None:
+        """Lets the environments step once actions are known; waits neither for these nor for the environments."""
+        self._answer = self._thread.submit(self._step, actions)
 
-    def _wait(self) -> tuple[Any, ...]:
-        actions, self._actions = self._actions, None
-        if hasattr(self._env, "send"):
-            return self._env.recv()
-        return self._env.step_wait() if hasattr(self._env, "step_async") else self._env.step(actions)
+    def _step(self, actions: ArrayLike) -> tuple[np.ndarray, tuple[Any, ...]]:
+        began = time.monotonic()
+        chosen = np.asarray(actions).astype(np.int64)
+        known = time.monotonic()
+        seen = self._env.step(chosen)
+        self.seconds_waiting += known - began
+        self.seconds_stepping += time.monotonic() - known
+        return chosen, seen
 
     def receive(self) -> Arrival:
         """What the environments answer, once all have; after `begin` their first frames."""
-        if self._actions is None:
+        if self._answer is None:
             return self._first
-        actions = self._actions
-        seen, rewards, terminated, truncated, _ = self._wait()
+        actions, (seen, rewards, terminated, truncated, _) = self._answer.result()
         self._num_steps += 1
         # An environment resets itself in the step after its end: whatever it shows then begins an episode.
         is_first, anew = self._ended, self._stagger == self._num_steps
@@ -83,7 +88,8 @@ class Group:
 
     def close(self) -> None:
         """Ends the environments."""
-        if self._actions is not None:
-            with contextlib.suppress(Exception):  # whatever it was, nobody waits for the answer any more
-                self._wait()
+        with contextlib.suppress(Exception):  # whatever it was, nobody waits for the answer any more
+            if self._answer is not None:
+                self._answer.result()
+        self._thread.shutdown()
         self._env.close()

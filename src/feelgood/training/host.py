@@ -2,19 +2,20 @@
 
 One turn of the loop:
 
-    act      store what arrived, look at the newest observations, choose actions (device; the host waits for it)
-    send     hand the actions to the environments, which step in threads of their own
-    learn    start the gradient steps that are due (device; the host does not wait)
-    receive  wait for the environments
+    receive  wait for the environments of the group whose turn it is
+    act      store what arrived, look at the newest observations, choose actions (device)
+    send     tell the group's thread, which waits for the actions and lets the environments step
+    learn    the gradient steps that are due (device)
 
-so that environments and device work at the same time, in the order of events of a loop that does one after the other:
-actions come from parameters that have seen everything but the steps in flight. Several groups of environments take
-turns, so that one steps also while the device chooses for the next.
+The host waits in `receive` only: it starts what the device has to do, acting before learning, and goes on. So the
+device always has work, the environments step as soon as they may, and the order of events is that of a loop that does
+one after the other: actions come from parameters that have seen everything but the steps in flight. Several groups of
+environments take turns, so that one steps also while the device chooses for another.
 """
 
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ from feelgood.training.evaluation import Evaluator, policy_of
 from feelgood.training.group import Group
 from feelgood.training.journal import Journal
 from feelgood.training.machinery import HostProtocol, Machinery, machinery
-from feelgood.typing import Scalar
+from feelgood.typing import Array, Scalar
 
 __all__ = ["Outcome", "Point", "train"]
 
@@ -68,7 +69,8 @@ class Outcome(NamedTuple):
     Attributes:
       curve: one point for each evaluation, the untrained network's first.
       agent: the agent's last state.
-      seconds: by part of the loop ("act", "learn", "receive", "rest", and "total"), since this process began the run.
+      seconds: by part of the loop ("receive", "act", "learn", "rest", and "total"), since this process began the run;
+        of the groups' threads, on average, "waiting" for actions and "stepping" their environments.
       num_steps: environment steps that these seconds were for.
     """
 
@@ -153,7 +155,10 @@ class _Run:
         self.num_reported = 0
         self.journal: Journal | None = None
         self.potentials: list[Any] = []
-        self.groups = [Group(task, protocol.num_lanes) for _ in range(protocol.num_groups)]
+        with ThreadPoolExecutor(1) as pool:  # emulators take as long to make as XLA takes to compile
+            compiled = pool.map(lambda part: part.compile(), self._lowered())
+            self.groups = [Group(task, protocol.num_lanes) for _ in range(protocol.num_groups)]
+            list(compiled)
         self.evaluator = Evaluator(
             task,
             parts.exploit,
@@ -163,6 +168,18 @@ class _Run:
             max_steps=protocol.max_evaluation_steps,
             num_workers=num_evaluators,
         )
+
+    def _lowered(self) -> list[Any]:
+        """Acting and learning, ready to be compiled."""
+        num_lanes, task = self.protocol.num_lanes, self.task
+        none, now = np.zeros(num_lanes, bool), (np.uint32(0), self.agent, self.lanes)
+        frame = np.zeros((num_lanes, *task.frame_shape), task.frame_dtype)
+        arrival = Arrival(frame, none, none.astype(np.int32), none.astype(np.float32), none)
+        rest = (self.hyper, self._progress())
+        return [
+            self.parts.act.lower(self.key_act, *now, arrival, *rest),
+            self.parts.learn.lower(self.key_learn, *now, *rest),
+        ]
 
     @property
     def step(self) -> int:
@@ -256,23 +273,21 @@ class _Run:
         """Runs to the end of the budget."""
         protocol, first_turn = self.protocol, self.counters.turns
         num_turns = -(-protocol.num_steps // protocol.num_lanes)
-        lap, seconds = time.monotonic, dict.fromkeys(("act", "learn", "receive", "rest"), 0.0)
+        lap, seconds = time.monotonic, dict.fromkeys(("receive", "act", "learn", "rest"), 0.0)
         self._begin()
-        arrival = self.group.receive()
         if self.counters.turns == 0:
             self._evaluate(0)
         with stop_on_signal() as stop:
             while self.counters.turns < num_turns and not stop.is_set():
                 t0 = lap()
-                actions = self._act(arrival)
+                arrival = self.group.receive()
                 t1 = lap()
                 if self.journal is not None:
                     self.journal.row(self.counters.turns, arrival.frame.copy())  # the environments may reuse it
-                self.group.send(actions)
+                self.group.send(self._act(arrival))
                 self.counters = self.counters._replace(turns=self.counters.turns + 1)
-                self._learn()
                 t2 = lap()
-                arrival = self.group.receive()
+                self._learn()
                 t3 = lap()
                 self._look_after()
                 t4 = lap()
@@ -288,6 +303,8 @@ class _Run:
         if self.journal is not None:
             self._checkpoint()
         seconds["total"] = lap() - self.began
+        for name in ("waiting", "stepping"):
+            seconds[name] = float(np.mean([getattr(group, f"seconds_{name}") for group in self.groups]))
         num_steps = (self.counters.turns - first_turn) * protocol.num_lanes
         curve = [_point(row) for row in self.curve if not np.isnan(row[0])]
         return Outcome(curve, self.agent, seconds, num_steps)
@@ -304,12 +321,13 @@ class _Run:
     def _progress(self) -> np.float32:
         return np.float32(min(self.step / self.protocol.num_steps, 1.0))
 
-    def _act(self, arrival: Arrival) -> np.ndarray:
+    def _act(self, arrival: Arrival) -> Array:
+        """Starts to choose actions."""
         turn = np.uint32(self.counters.turns)
         self.lanes, actions = self.parts.act(
             self.key_act, turn, self.agent, self.lanes, arrival, self.hyper, self._progress()
         )
-        return np.asarray(actions).astype(np.int64)
+        return actions
 
     def _learn(self) -> None:
         """Starts the gradient steps that are due."""

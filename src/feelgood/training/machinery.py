@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.stages import Wrapped
 
 from feelgood.agents import Agent, AgentState, Spaces, constant
 from feelgood.checks import check_count, check_non_negative, check_positive
@@ -153,8 +154,8 @@ class Machinery(NamedTuple):
     """
 
     init: Callable[[PRNGKey, Any], tuple[AgentState, Lanes]]
-    act: Callable[..., tuple[Lanes, Array]]
-    learn: Callable[..., tuple[AgentState, Any, Array]]
+    act: Wrapped
+    learn: Wrapped
     sync: Callable[..., AgentState]
     exploit: Callable[..., Array]
     begin: Callable[..., Array]

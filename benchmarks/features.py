@@ -3,7 +3,7 @@
 python benchmarks/features.py
 
 Plays Freeway, mostly going up, and fits the reward of the next three steps with the Nature network and the sampler of
-FG-ULMCDQN at its Atari defaults, pixels in [0, 1]; and with Adam at the same rate, for comparison. About one frame in
+FG-ULMCDQN at its Atari defaults on scaled pixels; and with Adam at the same rate, for comparison. About one frame in
 thirty has such a reward: a network that tells nothing but its mean has half its variance as loss.
 """
 
@@ -17,7 +17,7 @@ import optax
 from feelgood import samplers
 from feelgood.agents import atari_hyper
 from feelgood.envs.external import atari
-from feelgood.networks import nature_cnn, partition
+from feelgood.networks import nature_cnn, partition, zero_biases
 
 GO_UP, NUM_ENVS, STACK, SPAN = 1, 8, 4, 3
 
@@ -44,31 +44,35 @@ def minibatch(rng, frames, rewards, batch_size):
     return stacks, sum(rewards[time + ahead, lane] for ahead in range(1, SPAN + 1)).astype(np.float32)
 
 
-def dead(model, stacks):
+def dead(model, pixels):
     """The share of filters of each convolution that are 0 everywhere."""
-    x, shares = (jnp.asarray(stacks, jnp.float32) / 255).transpose(0, 2, 3, 1), []
+    x, shares = pixels.transpose(0, 2, 3, 1), []
     for layer in model.trunk.layers:
         x = jax.nn.relu(layer(x))
         shares.append(float(jnp.mean(x.max((0, 1, 2)) == 0)))
     return shares
 
 
-def fit(sampler, data, num_updates, seed):
+def fit(sampler, data, options, seed):
     """Loss on a test batch, that of the best constant, and the dead filters, after training."""
-    params, frozen, apply = partition(nature_cnn(jax.random.key(seed), (STACK, 84, 84), 1))
+    model = nature_cnn(jax.random.key(seed), (STACK, 84, 84), 1)
+    params, frozen, apply = partition(zero_biases(model) if options.biases == "zero" else model)
     rng, test = np.random.default_rng(seed), minibatch(np.random.default_rng(99), *data, 512)
 
+    def scaled(stacks):
+        return jnp.asarray(stacks, jnp.float32) * options.pixel_scale
+
     def loss(params, stacks, rewards):
-        return jnp.mean((apply(params, frozen, stacks.astype(jnp.float32) / 255)[:, 0] - rewards) ** 2) / 2
+        return jnp.mean((apply(params, frozen, scaled(stacks))[:, 0] - rewards) ** 2) / 2
 
     @jax.jit
     def step(key, state, stacks, rewards):
         return sampler.step(key, state, lambda params: loss(params, stacks, rewards))[0]
 
     state, measure = sampler.init(params), jax.jit(loss)
-    for i in range(num_updates):
+    for i in range(options.num_updates):
         state = step(jax.random.key(i), state, *minibatch(rng, *data, 32))
-    return float(measure(state.params, *test)), float(test[1].var() / 2), dead(state.params, test[0])
+    return float(measure(state.params, *test)), float(test[1].var() / 2), dead(state.params, scaled(test[0]))
 
 
 def main():
@@ -77,6 +81,8 @@ def main():
     parser.add_argument("--num-steps", type=int, default=2000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1e-8, 1.5e-4], help="values of λ")
+    parser.add_argument("--pixel-scale", type=float, default=1 / 255, help="what pixels are multiplied with")
+    parser.add_argument("--biases", choices=("torch", "zero"), default="torch", help="of the fresh network")
     options = parser.parse_args()
     hyper, data = atari_hyper("fg_ulmcdqn", 1 / 255), play(options.num_steps, 0)
     rate = hyper["step_size"] * hyper["bias_factor"] / hyper["friction"]
@@ -96,7 +102,7 @@ def main():
     }
     for name, sampler in rules.items():
         for seed in options.seeds:
-            loss, constant, shares = fit(sampler, data, options.num_updates, seed)
+            loss, constant, shares = fit(sampler, data, options, seed)
             told = ", ".join(f"{share:.0%}" for share in shares)
             print(f"{name:28s} seed {seed}: loss {loss:.5f} (of a constant {constant:.5f}), dead {told}", flush=True)
 

@@ -20,6 +20,7 @@ from feelgood.networks import (
     over,
     partition,
     with_prior,
+    zero_biases,
 )
 
 KEY = jax.random.key(0)
@@ -376,3 +377,22 @@ def test_an_action_value_network_says_what_its_outputs_are_worth():
     plain = network(lambda key: mlp(key, 3, [], 4))
     outputs = plain.apply(*plain.init(KEY), jnp.ones(3))
     assert plain.values(outputs) is outputs
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: mlp(KEY, 5, [7, 6], 3), (5,)),
+        (lambda: nature_cnn(KEY, (2, 36, 36), 3, hidden=8), (2, 36, 36)),
+        (lambda: noisy_mlp(KEY, 5, [7], 3), (5,)),
+        (lambda: ensemble(KEY, lambda key: with_prior(mlp(key, 5, [7], 3), mlp(key, 5, [4], 3)), 2), (5,)),
+    ],
+    ids=["mlp", "nature", "noisy", "ensemble with priors"],
+)
+def test_without_biases_a_network_scales_with_what_it_sees(make, shape):
+    model = make()
+    seen = jax.random.uniform(KEY, (4, *shape))
+    scale_free = zero_biases(model)
+    np.testing.assert_allclose(scale_free(seen / 64), scale_free(seen) / 64, rtol=1e-4, atol=1e-7)
+    assert np.abs(model(seen / 64) - model(seen) / 64).max() > 1e-2
+    assert np.abs(scale_free(seen)).max() > 0

@@ -4,6 +4,7 @@ One compilation serves an agent: the environments are joined into one whose task
 behaviours and seeds are the lanes of a `vmap`.
 """
 
+import dataclasses
 import itertools
 
 import equinox as eqx
@@ -387,3 +388,17 @@ def test_wrong_options_are_refused_in_one_sentence():
         Options(num_atoms=1)
     with pytest.raises(ValueError, match=r"must be \(stack, height, width\) for convolutions, got \(3,\)"):
         make_agent("dqn", SPACES, options=Options(network="nature"))
+
+
+@pytest.mark.parametrize(
+    ("name", "critic"), [("fg_ulmcdqn", "mean"), ("noisynet_dqn", "categorical"), ("dqn", "quantile")]
+)
+def test_fresh_networks_have_the_biases_that_were_asked_for(name, critic):
+    def biases(options):
+        state = make_agent(name, SPACES, options=options).init(jax.random.key(0))
+        paths = jax.tree_util.tree_leaves_with_path(state.sampler.params)
+        return [float(jnp.abs(leaf).max()) for path, leaf in paths if path[-1].name == "bias"]
+
+    options = dataclasses.replace(SMALL, critic=critic)
+    assert min(biases(options)) > 0
+    assert max(biases(dataclasses.replace(options, biases="zero"))) == 0

@@ -154,6 +154,8 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_what_was_asked_for(
     assert atari_runs.settings(in_root).hyper == atari_hyper("fg_ulmcdqn", 1 / 255, "paper")
     assert options.double
     assert protocol.n_step == 3
+    (run, *_) = atari.runs_of(AtariStudy(biases="zero"))
+    assert (options.biases, atari_runs.settings(run).options.biases) == ("torch", "zero")
 
 
 def test_a_file_is_named_after_all_that_its_run_depends_on():
@@ -166,6 +168,7 @@ def test_a_file_is_named_after_all_that_its_run_depends_on():
         dataclasses.replace(run, agent="ulmcdqn"),
         dataclasses.replace(run, point={"friction": 2.0}),
         dataclasses.replace(run, form="paper"),
+        dataclasses.replace(run, biases="zero"),
         dataclasses.replace(run, protocol={**run.protocol, "capacity": 6000}),
         dataclasses.replace(run, emulator={**run.emulator, "sticky": 0.25}),
         dataclasses.replace(run, emulator={**run.emulator, "pixel_scale": 0.5}),

@@ -73,6 +73,7 @@ class Options:
       form: of the adaptive samplers. "released": noise in the parameters, α₂ = 0.999, √v + λ, as in the authors' code.
         "paper": noise in the momentum, α₂ = 0.99, √(v + λ), as in the paper's equation.
       num_members: of an ensemble.
+      biases: of fresh networks. "torch": uniform, as PyTorch has them. "zero": see `feelgood.networks.zero_biases`.
       network: "mlp", "nature" (Mnih et al., 2015), or "auto": "nature" for observations of rank 3, else "mlp".
       critic: what the network tells of a return. "mean": its mean. "categorical": probabilities of `num_atoms` atoms on
         [−v_max, v_max], as C51 does. "quantile": its quantiles at random fractions, as IQN does.
@@ -85,6 +86,7 @@ class Options:
     double: bool = False
     form: Literal["released", "paper"] = "released"
     num_members: int = 10
+    biases: Literal["torch", "zero"] = "torch"
     network: Literal["auto", "mlp", "nature"] = "auto"
     critic: Literal["mean", "categorical", "quantile"] = "mean"
     num_atoms: int = 51
@@ -93,6 +95,7 @@ class Options:
 
     def __post_init__(self):
         check_choice("form", self.form, ("released", "paper"))
+        check_choice("biases", self.biases, ("torch", "zero"))
         check_choice("network", self.network, ("auto", "mlp", "nature"))
         check_choice("critic", self.critic, ("mean", "categorical", "quantile"))
         check_count("num_members", self.num_members)
@@ -121,8 +124,11 @@ class _Critic(NamedTuple):
 _NUM_LEARNING_FRACTIONS, _NUM_ACTING_FRACTIONS = 64, 32
 
 
-def _network(spaces: Spaces, make_model: Callable[[PRNGKey], Any], values: Callable[..., Array] | None = None):
+def _network(
+    spaces: Spaces, options: Options, make: Callable[[PRNGKey], Any], values: Callable[..., Array] | None = None
+) -> Network:
     """A network on codes: observations stay in their stored form until the network reads them."""
+    make_model = make if options.biases == "torch" else lambda key: networks.zero_biases(make(key))
     plain = networks.network(make_model) if values is None else networks.network(make_model, values)
 
     def apply(params, frozen, code, key=None, **settings):
@@ -166,19 +172,20 @@ def _critic(spaces: Spaces, options: Options, dense: Callable[..., Any] = networ
     """The network that the options ask for, of `dense` layers, and its TD term."""
     double = options.double
     if options.critic == "mean":
-        network = _network(spaces, _model(spaces, options, dense, spaces.num_actions))
+        network = _network(spaces, options, _model(spaces, options, dense, spaces.num_actions))
         return _Critic(network, objectives.td(double=double), partial(objectives.td_errors, double=double))
     if options.critic == "categorical":
         atoms = np.linspace(-options.v_max, options.v_max, options.num_atoms)
         make = _model(spaces, options, dense, spaces.num_actions * options.num_atoms)
         network = _network(
             spaces,
+            options,
             lambda key: networks.categorical(make(key), options.num_atoms),
             objectives.categorical_values(atoms),
         )
         losses = partial(objectives.categorical_losses, atoms=atoms, double=double)
         return _Critic(network, objectives.categorical_td(atoms, double=double), losses)
-    network = _network(spaces, _quantile_model(spaces, options, dense), objectives.quantile_values)
+    network = _network(spaces, options, _quantile_model(spaces, options, dense), objectives.quantile_values)
     network = network._replace(act=partial(network.apply, num_fractions=_NUM_ACTING_FRACTIONS))
     losses = partial(objectives.quantile_losses, double=double)
     return _Critic(network, objectives.quantile_td(double=double), losses, is_random=True)
@@ -329,7 +336,7 @@ def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     # TD errors of members stand side by side and their squares add up.
     double = options.double
     critic = _Critic(
-        _network(spaces, model), objectives.td(double=double), partial(objectives.td_errors, double=double)
+        _network(spaces, options, model), objectives.td(double=double), partial(objectives.td_errors, double=double)
     )
     exploration = one_member_an_episode(num_members, *_epsilon(hyper))
     return _agent(critic, options, _adam(hyper), exploration, is_random=True)

@@ -20,6 +20,7 @@ from feelgood.networks.builders import (
     noisy_mlp,
     over,
     with_prior,
+    zero_biases,
 )
 from feelgood.networks.functional import Network, network, partition
 from feelgood.networks.models import Quantiles
@@ -39,4 +40,5 @@ __all__ = [
     "over",
     "partition",
     "with_prior",
+    "zero_biases",
 ]

@@ -36,6 +36,7 @@ __all__ = [
     "noisy_mlp",
     "over",
     "with_prior",
+    "zero_biases",
 ]
 
 
@@ -251,3 +252,17 @@ def ensemble(key: PRNGKey, make_member: Callable[[PRNGKey], Any], num_members: i
 def with_prior(model: Any, prior: Any, scale: Scalar = 1.0) -> WithPrior:
     """Adds a fixed random prior, model + scale·prior (Osband et al., 2018); neither `prior` nor `scale` is trained."""
     return WithPrior(model, Frozen((prior, jnp.asarray(scale, jnp.float32))))
+
+
+def zero_biases(model: Any) -> Any:
+    """Sets all biases of a model to zero, those of its priors too.
+
+    A network of ReLUs then scales with its input, f(c·o) = c·f(o): what a fresh one prefers depends on what it sees,
+    however small the numbers are that it sees it in.
+    """
+
+    def zeroed(path: tuple[Any, ...], leaf: Any) -> Any:
+        is_bias = isinstance(path[-1], jax.tree_util.GetAttrKey) and path[-1].name == "bias"
+        return jnp.zeros_like(leaf) if is_bias else leaf
+
+    return jax.tree_util.tree_map_with_path(zeroed, model)

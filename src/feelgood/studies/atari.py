@@ -242,6 +242,8 @@ class AtariStudy(EngineOptions):
     """β of agents with priorities at the start, 1 at the end; below 0 for the preset's."""
     form: Literal["released", "paper"] = "released"
     """Form of the adaptive samplers, see `feelgood.agents.Options`."""
+    biases: Literal["torch", "zero"] = "torch"
+    """Of fresh networks; with "zero" what a draw from the prior does depends on what it sees."""
     reference: tuple[Path, ...] = ()
     """CSV files of published curves to draw ours against, with columns agent, game, seed, frame, return."""
     checkpoints: bool = True
@@ -266,6 +268,7 @@ class AtariStudy(EngineOptions):
                 raise ValueError(f"{name} must not repeat, got {values!r}")
         check_choice("episode", self.episode, ("life", "game"))
         check_choice("form", self.form, ("released", "paper"))
+        check_choice("biases", self.biases, ("torch", "zero"))
         check_positive("pixel_scale", self.pixel_scale)
         if not 0 <= self.sticky < 1:
             raise ValueError(f"sticky must be in [0, 1), got {self.sticky!r}")
@@ -369,6 +372,7 @@ def runs_of(study: AtariStudy) -> list[Run]:
             study.protocol,
             study.emulator,
             study.form,
+            study.biases,
         )
         for seed, game, agent, point in every
     ]

@@ -29,6 +29,7 @@ class Run:
       protocol: arguments of `HostProtocol`.
       emulator: arguments of `atari`.
       form: of the adaptive samplers.
+      biases: of fresh networks.
     """
 
     game: str
@@ -39,6 +40,7 @@ class Run:
     protocol: Mapping[str, Any]
     emulator: Mapping[str, Any]
     form: Literal["released", "paper"] = "released"
+    biases: Literal["torch", "zero"] = "torch"
 
     @property
     def label(self) -> str:
@@ -65,7 +67,7 @@ def settings(run: Run) -> Settings:
     from feelgood.training.machinery import HostProtocol
 
     hyper = {**agents.atari_hyper(run.agent, run.emulator["pixel_scale"], run.form), **run.point}
-    return Settings(hyper, HostProtocol(**run.protocol), agents.Options(double=True, form=run.form))
+    return Settings(hyper, HostProtocol(**run.protocol), agents.Options(double=True, form=run.form, biases=run.biases))
 
 
 def _digest(run: Run) -> str:

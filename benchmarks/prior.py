@@ -1,0 +1,75 @@
+"""How much what a draw from the prior does depends on what it sees, by the scale of the pixels.
+
+python benchmarks/prior.py --game gravitar
+
+Each environment acts greedily on a Nature network of its own, fresh from its initialisation, as all do before anything
+is learnt. Where pixels are small the biases of the network decide, and a draw is one action for ever; with
+`--biases zero` the scale makes no difference.
+"""
+
+import argparse
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from feelgood.envs.external import atari
+from feelgood.networks import nature_cnn, partition, zero_biases
+from feelgood.training.evaluation import stacked
+
+
+def networks(num_envs, task, scale, biases, seed):
+    """A network for each environment, as a function of all their observations that gives greedy actions."""
+
+    def draw(key):
+        model = nature_cnn(key, task.observation_shape, task.num_actions)
+        return partition(zero_biases(model) if biases == "zero" else model)
+
+    _, frozen, apply = draw(jax.random.key(0))
+    params = jax.lax.map(lambda key: draw(key)[0], jax.random.split(jax.random.key(seed), num_envs))
+    one = lambda params, seen: jnp.argmax(apply(params, frozen, seen[None].astype(jnp.float32) * scale)[0])
+    return jax.jit(lambda stacks: jax.vmap(one)(params, stacks))
+
+
+def play(task, policy, num_envs, num_steps, seed):
+    """Actions (steps, environments), and the sum of positive rewards of each environment."""
+    env = task.make(num_envs, True)
+    stacks, is_first = None, np.ones(num_envs, bool)
+    frames, actions, rewards = env.reset(seed=seed)[0], [], np.zeros(num_envs)
+    for _ in range(num_steps):
+        stacks = stacked(stacks, frames.reshape(num_envs, *task.frame_shape), is_first, task.stack)
+        actions.append(np.asarray(policy(stacks), np.int64))
+        frames, reward, terminated, truncated, _ = env.step(actions[-1])
+        rewards += np.maximum(reward, 0)
+        is_first = terminated | truncated
+    env.close()
+    return np.array(actions), rewards
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--game", default="gravitar")
+    parser.add_argument("--num-envs", type=int, default=100)
+    parser.add_argument("--num-steps", type=int, default=250)
+    parser.add_argument("--scales", type=float, nargs="+", default=[1 / 255, 1 / 64, 1 / 16, 1 / 4, 1.0])
+    parser.add_argument("--biases", choices=("torch", "zero"), default="torch")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    task, rng = atari(options.game), np.random.default_rng(options.seed)
+    policies = {"random play": lambda stacks: rng.integers(0, task.num_actions, len(stacks))}
+    for scale in options.scales:
+        policies[f"pixels × {scale:.4g}"] = networks(options.num_envs, task, scale, options.biases, options.seed)
+    for name, policy in policies.items():
+        actions, rewards = play(task, policy, options.num_envs, options.num_steps, options.seed)
+        used = np.mean([len(set(lane)) for lane in actions.T])
+        other = np.mean(actions[1:] != actions[:-1])
+        print(f"{options.game}, {name:16s}: {used:4.1f} of {task.num_actions} actions used,", end=" ")
+        print(
+            f"another than before in {other:.1%} of steps, rewards in {np.mean(rewards > 0):.0%} of environments,",
+            end=" ",
+        )
+        print(f"{rewards.sum():,.0f} in all", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal, atari_hyper
+from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal, atari_hyper, check_hyper
 from feelgood.checks import check_choice, check_count, check_finite
 from feelgood.envs import Environment
 from feelgood.envs.external import Task, vector_task
@@ -243,6 +243,7 @@ def _learner(agent: str | MakeAgent, hyper, options: Options, own: Mapping[str, 
     for name in given:
         # Any of them may have an end to move to.
         check_choice(f"hyper-parameter of {agent}", name if name in whole else name.removesuffix("_end"), whole)
+    check_hyper(given)
     whole |= given
     return Learner(agent, zoo_agent(agent, options), whole, options, schedule)
 

@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_choice", "check_count", "check_finite", "check_fraction", "check_non_negative", "check_positive"]
+__all__ = [
+    "check_choice",
+    "check_count",
+    "check_finite",
+    "check_fraction",
+    "check_non_negative",
+    "check_positive",
+    "check_probability",
+]
 
 
 def _check(name: str, value: Any, allowed: str, is_allowed) -> None:
@@ -47,6 +55,11 @@ def check_finite(name: str, value: Any) -> None:
 def check_fraction(name: str, value: Any) -> None:
     """Require `0 <= value < 1`, as for the decay of a moving average."""
     _check(name, value, "in [0, 1)", lambda x: (x >= 0) & (x < 1))
+
+
+def check_probability(name: str, value: Any) -> None:
+    """Require `0 <= value <= 1`."""
+    _check(name, value, "in [0, 1]", lambda x: (x >= 0) & (x <= 1))
 
 
 def check_count(name: str, value: Any, *, minimum: int = 1) -> None:

@@ -402,3 +402,10 @@ def test_fresh_networks_have_the_biases_that_were_asked_for(name, critic):
     options = dataclasses.replace(SMALL, critic=critic)
     assert min(biases(options)) > 0
     assert max(biases(dataclasses.replace(options, biases="zero"))) == 0
+
+
+@pytest.mark.parametrize(("name", "hyper"), [(name, hyper) for name, recipe in ZOO.items() for hyper in recipe.hyper])
+@pytest.mark.parametrize("value", [float("nan"), -1.0])
+def test_a_wrong_hyper_parameter_is_refused_by_its_name(name, hyper, value):
+    with pytest.raises(ValueError, match=rf"^{hyper} must be .*, got {value}"):
+        make_agent(name, SPACES, {hyper: value})

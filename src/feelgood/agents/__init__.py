@@ -9,7 +9,7 @@ from feelgood.agents.base import (
     one_member_an_episode,
     value_agent,
 )
-from feelgood.agents.recipes import ZOO, Recipe, anneal, atari_hyper, constant, make_agent
+from feelgood.agents.recipes import ZOO, Recipe, anneal, atari_hyper, check_hyper, constant, make_agent
 from feelgood.agents.zoo import Options, Spaces
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Spaces",
     "anneal",
     "atari_hyper",
+    "check_hyper",
     "constant",
     "epsilon_greedy",
     "greedy",

@@ -7,10 +7,10 @@ from typing import Any
 from feelgood.agents import zoo
 from feelgood.agents.base import Agent
 from feelgood.agents.zoo import Hyper, Options, Spaces
-from feelgood.checks import check_choice
+from feelgood.checks import check_choice, check_fraction, check_non_negative, check_positive, check_probability
 from feelgood.typing import Scalar
 
-__all__ = ["ZOO", "Recipe", "anneal", "atari_hyper", "constant", "make_agent"]
+__all__ = ["ZOO", "Recipe", "anneal", "atari_hyper", "check_hyper", "constant", "make_agent"]
 
 
 @dataclass(frozen=True)
@@ -176,10 +176,34 @@ def anneal(hyper: Hyper, progress: Scalar) -> dict[str, Scalar]:
     return at
 
 
+# What hyper-parameters may be; those of a sampler that it knows by the same name are checked there.
+_ALLOWED: dict[str, Callable[[str, Any], None]] = {
+    "step_size": check_positive,
+    "step_size_end": check_non_negative,
+    "bias_factor": check_non_negative,
+    "bias_epsilon": check_non_negative,
+    "feel_good_weight": check_non_negative,
+    "feel_good_weight_end": check_non_negative,
+    "average": check_fraction,
+    "adam_epsilon": check_non_negative,
+    "initial_epsilon": check_probability,
+    "final_epsilon": check_probability,
+    "epsilon_fraction": check_probability,
+}
+
+
+def check_hyper(hyper: Hyper) -> None:
+    """Requires values that hyper-parameters of these names may have, at the start of a budget or at its end."""
+    for name, value in hyper.items():
+        if name in _ALLOWED:
+            _ALLOWED[name](name, value)
+
+
 def make_agent(name: str, spaces: Spaces, hyper: Hyper | None = None, options: Options | None = None) -> Agent:
     """Builds a member of the zoo, its hyper-parameters replaced where `hyper` names them."""
     check_choice("agent", name, ZOO)
     recipe = ZOO[name]
     for given in hyper or {}:
         check_choice(f"hyper-parameter of {name}", given, recipe.hyper)
+    check_hyper(hyper or {})
     return recipe.make(spaces, {**recipe.hyper, **(hyper or {})}, options or Options())

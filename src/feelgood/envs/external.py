@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from jax.typing import ArrayLike
 
-from feelgood.checks import check_choice, check_count, check_positive
+from feelgood.checks import check_choice, check_count, check_fraction, check_positive
 from feelgood.typing import Array
 
 __all__ = ["ATARI_GAMES", "Task", "atari", "gym_task", "vector_task"]
@@ -102,8 +102,7 @@ def atari(
         raise ValueError(f"the ROM of game {game!r} cannot be read ({error}); install ale-py anew") from error
     if rom is None:
         raise ValueError(f"the ROM of game {game!r} is missing; install ale-py anew")
-    if not 0 <= sticky < 1:
-        raise ValueError(f"sticky must be in [0, 1), got {sticky!r}")
+    check_fraction("sticky", sticky)
     check_positive("pixel_scale", pixel_scale)
 
     def make(num_envs: int, training: bool) -> VectorEnv:

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from feelgood.checks import check_choice, check_count, check_positive
+from feelgood.checks import check_choice, check_count, check_fraction, check_positive
 from feelgood.studies.atari_runs import FRAMES_PER_STEP, Run, plan, settings
 from feelgood.studies.engine import EngineOptions, run_plans
 from feelgood.studies.nchain import GRIDS
@@ -270,8 +270,7 @@ class AtariStudy(EngineOptions):
         check_choice("form", self.form, ("released", "paper"))
         check_choice("biases", self.biases, ("torch", "zero"))
         check_positive("pixel_scale", self.pixel_scale)
-        if not 0 <= self.sticky < 1:
-            raise ValueError(f"sticky must be in [0, 1), got {self.sticky!r}")
+        check_fraction("sticky", self.sticky)
         check_positive("discount", self.discount)
         for name in _COUNTS:
             check_count(name, getattr(self, name))

@@ -2,9 +2,7 @@
 
 import dataclasses
 import errno
-import logging
 import os
-import re
 import signal
 import threading
 from functools import partial
@@ -414,30 +412,27 @@ def test_protocols_that_make_no_sense_are_refused(change, named):
         dataclasses.replace(PROTOCOL, **change)
 
 
-def test_acting_and_learning_are_compiled_once_and_before_the_first_step(monkeypatch):
-    seen, compiled, log = [], [], logging.getLogger("jax._src.dispatch")
+def test_acting_and_learning_are_compiled_once_and_before_the_first_step():
+    seen, compiled = [], []
 
     class Watched(Telling):
         def step(self, action):
             seen.append(list(compiled))
             return super().step(action)
 
-    class Handler(logging.Handler):
-        def emit(self, record):
-            compiled.extend(re.findall(r"Finished XLA compilation of jit\((act|learn)\)", record.getMessage()))
+    def listen(event, seconds, **about):
+        if "backend_compile" in event and about["fun_name"] in ("jit(act)", "jit(learn)"):
+            compiled.append(about["fun_name"])
 
     task = vector_task(lambda n, _: SyncVectorEnv([Watched] * n, autoreset_mode=AutoresetMode.NEXT_STEP), "watched")
     protocol = dataclasses.replace(PROTOCOL, num_steps=80, batch_size=5)  # of which nothing is compiled yet
-    monkeypatch.setattr(log, "handlers", [Handler()])
-    monkeypatch.setattr(log, "propagate", False)
-    level = log.level
-    log.setLevel(logging.DEBUG)
+    jax.monitoring.register_event_duration_secs_listener(listen)
     try:
         outcome = train(task, make_agent, protocol, HYPER, seed=0)
     finally:
-        log.setLevel(level)
+        jax.monitoring.unregister_event_duration_listener(listen)
     assert np.isfinite(outcome.curve[-1].potential)
-    assert seen[0] == compiled == ["act", "learn"]
+    assert seen[0] == compiled == ["jit(act)", "jit(learn)"]
 
 
 def test_an_environment_s_own_error_reaches_the_caller():

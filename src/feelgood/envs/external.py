@@ -88,7 +88,7 @@ def atari(
       clip_rewards: whether learning sees only the sign of a reward.
       full_action_space: all 18 actions instead of those that the game uses.
       pixel_scale: what pixels, 0 to 255, are multiplied with; 1 in the released code, 1/255 in most others.
-      num_threads: of the emulators; 0 for one a core.
+      num_threads: of the emulators; 0 for one a core, on eight cores or more bound to it and idle while others work.
     """
     try:
         import ale_py.roms

@@ -186,6 +186,12 @@ def test_control_names_members_of_the_zoo_and_their_hyper_parameters():
         ("fg_ulmcdqn", levers, {"hyper": {"step_size": -1.0}}, "step_size must be positive and finite, got -1"),
         ("dqn", levers, {"hyper": {"step_size": -1.0}}, "step_size must be positive and finite, got -1"),
         ("dqn", levers, {"hyper": {"final_epsilon": 2.0}}, r"final_epsilon must be in \[0, 1\], got 2"),
+        (
+            "fg_ulmcdqn",
+            levers,
+            {"hyper": {"inverse_temperature_end": -1.0}},
+            "inverse_temperature_end must be positive .* got -1",
+        ),
         ("dqn", levers, {"batchsize": 3}, "setting of the protocol must be one of .*did you mean 'batch_size'"),
         ("dqn", levers, {"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
         ("dqn", levers, {"num_steps": 0}, "num_steps must be a whole number of at least 1, got 0"),

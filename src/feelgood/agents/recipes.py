@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from feelgood.agents import zoo
@@ -176,14 +177,15 @@ def anneal(hyper: Hyper, progress: Scalar) -> dict[str, Scalar]:
     return at
 
 
-# What hyper-parameters may be; those of a sampler that it knows by the same name are checked there.
+# What hyper-parameters may be, and what they may move to where that is more.
 _ALLOWED: dict[str, Callable[[str, Any], None]] = {
     "step_size": check_positive,
     "step_size_end": check_non_negative,
+    "inverse_temperature": partial(check_positive, infinite=True),
+    "friction": check_positive,
     "bias_factor": check_non_negative,
     "bias_epsilon": check_non_negative,
     "feel_good_weight": check_non_negative,
-    "feel_good_weight_end": check_non_negative,
     "average": check_fraction,
     "adam_epsilon": check_non_negative,
     "initial_epsilon": check_probability,
@@ -195,8 +197,8 @@ _ALLOWED: dict[str, Callable[[str, Any], None]] = {
 def check_hyper(hyper: Hyper) -> None:
     """Requires values that hyper-parameters of these names may have, at the start of a budget or at its end."""
     for name, value in hyper.items():
-        if name in _ALLOWED:
-            _ALLOWED[name](name, value)
+        check = _ALLOWED[name if name in _ALLOWED else name.removesuffix("_end")]
+        check(name, value)
 
 
 def make_agent(name: str, spaces: Spaces, hyper: Hyper | None = None, options: Options | None = None) -> Agent:

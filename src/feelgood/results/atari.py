@@ -31,6 +31,7 @@ __all__ = [
     "PAPER_SCORES",
     "RANDOM",
     "as_markdown",
+    "beside",
     "draw_curves",
     "draw_sensitivity",
     "human_normalised",
@@ -136,16 +137,43 @@ def per_seed(curves: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+_PLACES = ("below", "inside", "above")
+
+
+def beside(curves: pd.DataFrame, published: pd.DataFrame) -> dict[str, int]:
+    """How many evaluations lie below, inside and above the range of others' seeds at the same frame.
+
+    Args:
+      curves: of one game and agent, any seeds.
+      published: the same of others; between two of their evaluations a seed's curve is taken to be straight, and beyond
+        its last one there is nothing to compare with. Numbers are compared in single precision, as others may have
+        stored theirs.
+    """
+    ours = curves[np.isfinite(curves["return"])]
+    theirs = [
+        np.interp(ours["frame"], run["frame"], run["return"], left=np.nan, right=np.nan)
+        for _, run in published.sort_values("frame").groupby("seed")
+    ]
+    values = ours["return"].to_numpy(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # frames that nobody else has
+        low, high = (end(theirs, axis=0).astype(np.float32) for end in (np.nanmin, np.nanmax))
+    below, inside, above = values < low, (low <= values) & (values <= high), values > high
+    return {name: int(where.sum()) for name, where in zip(_PLACES, (below, inside, above), strict=True)}
+
+
 def summarise(curves: pd.DataFrame, published: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row per game and agent: scores with 95% confidence intervals (Student's t) over seeds, and the paper's.
 
     Args:
       curves: a row per run and evaluation: game, agent, seed, frame, return.
-      published: curves of others, of which `published_last_10` is told after as many frames as ours have.
+      published: curves of others, of which `published_last_10` is told after as many frames as ours have, and how
+        many of our evaluations lie below, inside and above the range of their seeds.
 
     Returns:
       Columns game, agent, seeds, frames; max, last_5 and last_10, each with its `_ci`, over the runs that did not
-      diverge; normalised, human_normalised(last_10); paper and paper_ci, after 50M frames; published_last_10; diverged.
+      diverge; normalised, human_normalised(last_10); paper and paper_ci, after 50M frames; published_last_10, below,
+      inside, above; diverged.
     """
     runs = per_seed(curves)
     frames = curves.groupby(["game", "agent"], sort=False)["frame"].max()
@@ -156,12 +184,13 @@ def summarise(curves: pd.DataFrame, published: pd.DataFrame | None = None) -> pd
             row[name], row[f"{name}_ci"] = interval(group[name].dropna())
         row["normalised"] = human_normalised(str(game), row["last_10"])
         row["paper"], row["paper_ci"] = PAPER_SCORES.get(str(agent), {}).get(str(game), (np.nan, np.nan))
-        row["published_last_10"] = np.nan
+        row |= dict.fromkeys(("published_last_10", *_PLACES), np.nan)
         if published is not None:
-            same = (published["game"] == game) & (published["agent"] == agent)
-            until = published[same & (published["frame"] <= row["frames"])]
+            same = published[(published["game"] == game) & (published["agent"] == agent)]
+            until = same[same["frame"] <= row["frames"]]
             if len(until):
                 row["published_last_10"] = per_seed(until)["last_10"].mean()
+                row |= beside(curves[(curves["game"] == game) & (curves["agent"] == agent)], same)
         row["diverged"] = int(group["diverged"].sum())
         rows.append(row)
     return pd.DataFrame(rows)
@@ -219,13 +248,17 @@ def as_markdown(summary: pd.DataFrame, overall: pd.DataFrame) -> str:
     """Both tables for people."""
     head = ["game", "agent", "seeds", "frames", "maximum", "last 5", "last 10", "human-normalised", "paper, 50M frames"]
     has_published = bool(summary["published_last_10"].notna().any())
-    head += ["published, last 10, same frames"] if has_published else []
+    head += ["published, last 10, same frames", "below, inside, above their range"] if has_published else []
     rows = []
     for row in summary.to_dict("records"):
         cells = [str(row["game"]), str(row["agent"]), str(row["seeds"]), f"{row['frames'] / 1e6:g}M"]
         cells += [_number(row[name], row[f"{name}_ci"]) for name in ("max", "last_5", "last_10")]
         cells += [_share(row["normalised"]), _number(row["paper"], row["paper_ci"])]
-        rows.append(cells + ([_number(row["published_last_10"])] if has_published else []))
+        if has_published:
+            places = [row[name] for name in _PLACES]
+            text = "–" if np.isnan(places[0]) else ", ".join(f"{place:.0f}" for place in places)
+            cells += [_number(row["published_last_10"]), text]
+        rows.append(cells)
     lines = _table(head, rows)
     lines += [
         "",
@@ -233,6 +266,8 @@ def as_markdown(summary: pd.DataFrame, overall: pd.DataFrame) -> str:
         "evaluations; ± is a 95% confidence interval over seeds. Human-normalised: (last 10 − random)/(human − random)."
         " The paper's figures are called maxima there but agree with the last 5 of its released curves.",
     ]
+    if has_published:
+        lines[-1] += " Below, inside, above: how many evaluations lie so to the published seeds at the same frame."
     if summary["diverged"].any():
         which = ", ".join(
             f"{r['diverged']} of {r['agent']} on {r['game']}" for r in summary.to_dict("records") if r["diverged"]

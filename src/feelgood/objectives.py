@@ -154,7 +154,7 @@ def together(q: OnlineQ, objective: Objective, batch: Minibatch) -> OnlineQ:
     names = sorted(objective.looks_at)
     seen: dict[str, Any] = {"params": None}
 
-    def shared(params: Params, observation: Any, key: PRNGKey | None) -> Array:
+    def shared(params: Params, observation: Any, key: PRNGKey | None) -> Any:
         asked = [name for name in names if getattr(batch, name) is observation]
         if not asked:
             return q(params, observation, key)

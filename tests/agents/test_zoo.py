@@ -296,8 +296,8 @@ def test_fifty_updates_on_one_batch_lower_the_potential(name):
 
 
 PIXELS = Spaces((4, 36, 36), 2, lambda code: code.astype(jnp.float32) / 5)
-# The others have the network of the first and samplers that vectors know already.
-DISTINCT = ("fg_ulmcdqn",)
+# The others have the network and outputs of the first and samplers that vectors know already; IQN's are quantiles.
+DISTINCT = ("fg_ulmcdqn", "iqn")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 """Training in one call: what is settled before it runs, runs outside and inside XLA, and what they leave behind."""
 
+import signal
 import subprocess
 import sys
+from functools import partial
 
+import equinox as eqx
 import gymnasium
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +17,7 @@ import feelgood
 from feelgood import api, networks, objectives, samplers
 from feelgood.agents import ZOO, Options, anneal, atari_hyper, make_agent, value_agent
 from feelgood.envs import nchain
-from feelgood.training import Protocol, run_batch, trainer
+from feelgood.training import Interrupted, Protocol, run_batch, trainer
 
 SMALL = {"num_envs": 4, "num_warmup_steps": 40, "batch_size": 16, "capacity": 400, "num_evaluation_episodes": 3}
 TINY = {"num_steps": 100, "evaluation_period": 50, "capacity": 64, "batch_size": 4, "num_updates": 1}
@@ -130,6 +133,28 @@ def test_functional_environments_train_as_batches_of_runs_do(inside):
     np.testing.assert_allclose(column("training_return")[:, 1:], means, rtol=1e-6)
 
 
+def test_runs_inside_xla_are_stopped_and_go_on_from_their_folder(inside, tmp_path):
+    def stop(seed, row):
+        if (seed, row["step"]) == (8, 50):
+            signal.raise_signal(signal.SIGINT)
+
+    said, told = [], []
+    train = partial(feelgood.train, "dqn", nchain(4), seeds=(7, 8), hyper={"step_size": 0.02}, folder=tmp_path, **TINY)
+    with pytest.raises(Interrupted):
+        train(report=stop)
+    assert [path.name for path in tmp_path.iterdir()] == ["runs.checkpoint"]
+    result = train(say=said.append, report=lambda seed, row: told.append((row["step"], seed)))
+    assert said == [f"continuing from {tmp_path / 'runs.checkpoint'}"]
+    # What was known before the stop is told again, so that a table made of reports is whole.
+    assert told == [(step, seed) for step in (0, 50, 100) for seed in (7, 8)]
+    for found in (result, train()):  # the second time, nothing is left to do
+        pd.testing.assert_frame_equal(found.curve, inside.curve)
+        for policy, expected in zip(found.policies, inside.policies, strict=True):
+            assert eqx.tree_equal(policy.state, expected.state)
+    with pytest.raises(ValueError, match=r"checkpoint .* belongs to another run"):
+        train(hyper={"step_size": 0.03})
+
+
 def test_an_agent_of_your_own_is_taken_as_it_is():
     job = api.prepare(own_agent, levers, hyper={"step_size": 0.5})
     assert job.learner.name == "own"
@@ -199,7 +224,6 @@ def test_control_names_members_of_the_zoo_and_their_hyper_parameters():
         ("dqn", levers, {"seeds": (1, 1)}, "seeds must be different whole numbers"),
         ("dqn", levers, {"seeds": -1}, "seeds must be a whole number of at least 0, got -1"),
         ("dqn", levers, {"env_settings": {"x": 1}}, "env_settings must be left out where env is no name"),
-        ("dqn", nchain(4), {"folder": "x"}, "folder must be left out for environments inside XLA, got 'x'"),
         ("dqn", nchain(4), {"num_envs": 2}, "setting of the protocol must be one of"),
     ],
 )

@@ -21,13 +21,12 @@ from feelgood.checks import check_choice, check_count, check_finite
 from feelgood.envs import Environment
 from feelgood.envs.external import Task, vector_task
 from feelgood.envs.gym import GymEnv
-from feelgood.parallel import over_devices
 from feelgood.results import charts, figures, store, style
-from feelgood.training.batch import Interrupted, stop_on_signal
+from feelgood.training.batch import Curves, run_batch
 from feelgood.training.evaluation import policy_of
 from feelgood.training.host import Point
 from feelgood.training.host import train as train_outside
-from feelgood.training.ingraph import Protocol, trainer
+from feelgood.training.ingraph import Protocol, Record, trainer
 from feelgood.training.machinery import HostProtocol
 from feelgood.training.policy import Origin, Policy, make_task, save_policy, zoo_agent
 from feelgood.typing import Scalar
@@ -196,7 +195,7 @@ def train(
       options: of an agent of the zoo: widths of layers, double targets and so on.
       env_settings: for `feelgood.envs.external.gym_task` or `atari`, where `env` is a name.
       schedule: `(hyper, progress) -> hyper`.
-      folder: where to keep checkpoints of an external environment's runs, from which the same call goes on.
+      folder: where to keep checkpoints, from which the same call goes on.
       report: called with a seed and each row of its curve as it is known.
       say: called with a sentence where something happens that the user should know.
       protocol: other fields of `feelgood.training.machinery.HostProtocol`, or of `feelgood.training.Protocol` for
@@ -214,13 +213,12 @@ def train(
     seeds = _seeds(seeds)
     if num_steps is not None:
         protocol["num_steps"] = num_steps
+    kept = None if folder is None else Path(folder)
     if isinstance(env, Environment):
-        if folder is not None:
-            raise ValueError(f"folder must be left out for environments inside XLA, got {str(folder)!r}")
         learner = _learner(agent, hyper, options or Options(), {}, schedule)
-        return _train_inside(learner, env, seeds, protocol, report)
+        return _train_inside(learner, env, seeds, protocol, kept, report, say)
     job = prepare(agent, env, seeds, hyper, options, env_settings, schedule, protocol)
-    return carry_out(job, None if folder is None else Path(folder), report, say)
+    return carry_out(job, kept, report, say)
 
 
 def _seeds(seeds: int | Sequence[int]) -> list[int]:
@@ -378,51 +376,58 @@ def _train_inside(
     environment: Environment,
     seeds: Sequence[int],
     given: Mapping[str, Any],
+    folder: Path | None,
     report: Callable[[int, Mapping[str, Any]], None],
+    say: Callable[[str], None],
 ) -> Result:
     """All runs at once, spread over the devices."""
     num_updates = ZOO[learner.name].num_updates if learner.name in ZOO else 1
     protocol = _protocol(Protocol, {"num_updates": num_updates}, given)
-    one = trainer(environment, learner.make, protocol, learner.schedule)
-
-    def begin(key: Any, hyper: Any) -> Any:
-        key_run, key_evaluate = jax.random.split(key)
-        state = one.init(key_run, hyper)
-        return state, one.evaluate(key_evaluate, state, hyper)
-
-    start, advance = over_devices(begin, num_shared=1), over_devices(one.advance, num_shared=2)
-    hyper = {name: jnp.float32(value) for name, value in learner.hyper.items()}
     name = "functional"
     rows: list[list[dict[str, Any]]] = [[] for _ in seeds]
 
-    def keep(step: int, columns: Mapping[str, Any]) -> None:
-        for i, seed in enumerate(seeds):
-            values = {key: np.asarray(column)[i].item() for key, column in columns.items()}
-            rows[i].append({"agent": learner.name, "environment": name, "seed": seed, "step": step, **values})
-            report(seed, rows[i][-1])
+    def tell(curves: Curves, num_chunks: int) -> None:
+        """Rows that are known and have not been told."""
+        for chunk in range(len(rows[0]), num_chunks + 1):
+            for i, seed in enumerate(seeds):
+                where = {"agent": learner.name, "environment": name, "seed": seed}
+                step = chunk * protocol.evaluation_period
+                rows[i].append({**where, "step": step, **_evaluation(curves, i, chunk)})
+                report(seed, rows[i][-1])
 
-    state, initial = start(jax.vmap(jax.random.key)(np.asarray(seeds)), hyper)
-    nothing = np.full(len(seeds), np.nan)
-    before = {"training_return": nothing, "num_episodes": np.zeros(len(seeds), int), "potential": nothing}
-    keep(0, {"return": initial, **before, "finite": np.ones(len(seeds), bool)})
-    with stop_on_signal() as stop:
-        for chunk in range(protocol.num_chunks):
-            state, record = advance(state, hyper, jnp.int32(chunk))
-            episodes = np.asarray(record.num_episodes)
-            columns = {
-                "return": record.evaluation,
-                "training_return": np.where(episodes > 0, record.training_return / np.maximum(episodes, 1), np.nan),
-                "num_episodes": episodes,
-                "potential": record.potential,
-                "finite": record.is_finite,
-            }
-            keep((chunk + 1) * protocol.evaluation_period, columns)
-            if stop.is_set():
-                raise Interrupted
+    path = None if folder is None else folder / "runs.checkpoint"
+    if path is not None and path.exists():
+        say(f"continuing from {path}")
+    curves = run_batch(
+        trainer(environment, learner.make, protocol, learner.schedule),
+        protocol.num_chunks,
+        np.asarray(seeds),
+        {name: jnp.full(len(seeds), value, jnp.float32) for name, value in learner.hyper.items()},
+        label=f"{learner.name} {store.fingerprint(dict(learner.hyper), vars(learner.options), protocol)}",
+        path=path,
+        keep_last=True,
+        report=lambda progress: tell(progress.curves, progress.chunk),
+    )
+    tell(curves, protocol.num_chunks)
     task, origin = _as_task(environment, name), Origin("own", name)
-    one_of = lambda i: jax.tree.map(lambda leaf: leaf[i], state.agent)
+    one_of = lambda i: jax.tree.map(lambda leaf: leaf[i], curves.agents)
     policies = tuple(learner.policy(one_of(i), task, origin) for i in range(len(seeds)))
     return Result(pd.DataFrame([row for of_seed in rows for row in of_seed]), policies)
+
+
+def _evaluation(curves: Curves, run: int, chunk: int) -> dict[str, Any]:
+    """What a row of the curve tells of a run after so many chunks."""
+    if chunk == 0:
+        before = {"training_return": np.nan, "num_episodes": 0, "potential": np.nan}
+        return {"return": curves.initial[run].item(), **before, "finite": True}
+    record: Record = jax.tree.map(lambda values: values[run, chunk - 1].item(), curves.record)
+    return {
+        "return": record.evaluation,
+        "training_return": record.training_return / record.num_episodes if record.num_episodes else np.nan,
+        "num_episodes": record.num_episodes,
+        "potential": record.potential,
+        "finite": record.is_finite,
+    }
 
 
 def _as_task(environment: Environment, name: str) -> Task:

@@ -31,19 +31,22 @@ class Curves(NamedTuple):
     Attributes:
       initial: (runs,) return of the untrained network.
       record: a `Record` of NumPy arrays (runs, chunks).
+      agents: the agents' last states, with a leading axis of runs.
     """
 
     initial: np.ndarray
     record: Record
+    agents: Any = None
 
 
 class Progress(NamedTuple):
-    """Where a batch stands."""
+    """Where a batch stands: chunks that are done, and the curves so far, not to be kept or changed."""
 
     chunk: int
     num_chunks: int
     num_runs: int
     mean_return: float
+    curves: Curves
 
 
 @contextmanager
@@ -74,6 +77,7 @@ def run_batch(
     label: str = "",
     path: Path | None = None,
     checkpoint_seconds: float = 60.0,
+    keep_last: bool = False,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> Curves:
     """Trains one run for each seed and returns their curves.
@@ -90,6 +94,7 @@ def run_batch(
       path: where to keep the checkpoint; None keeps none. An existing one is continued from, on any number of devices
         (to the same bits where the number is the same).
       checkpoint_seconds: least time between two checkpoints.
+      keep_last: whether the end is kept too, so that to run the batch again takes no time.
       report: called after every chunk.
     """
     seeds = np.asarray(seeds)
@@ -132,17 +137,19 @@ def run_batch(
     else:
         (state, initial), done = start(keys, hyper), 0
 
-    saved = time.monotonic()
+    saved, initial = time.monotonic(), np.asarray(initial)
     with stop_on_signal() as stop:
         for chunk in range(int(done), num_chunks):
             state, record = advance(state, hyper, jnp.int32(chunk))
             for curve, values in zip(curves, record, strict=True):
                 curve[:, chunk] = np.asarray(values)[:num_runs]
-            report(Progress(chunk + 1, num_chunks, num_runs, float(np.mean(curves.evaluation[:, chunk]))))
-            due = time.monotonic() - saved > checkpoint_seconds and chunk + 1 < num_chunks
+            mean_return = float(np.mean(curves.evaluation[:, chunk]))
+            report(Progress(chunk + 1, num_chunks, num_runs, mean_return, Curves(initial[:num_runs], curves)))
+            is_last = chunk + 1 == num_chunks
+            due = keep_last if is_last else time.monotonic() - saved > checkpoint_seconds
             if path is not None and (due or stop.is_set()):
                 checkpoint.save(path, (cut(state), cut(initial), curves, np.int64(chunk + 1)), label)
                 saved = time.monotonic()
             if stop.is_set():
                 raise Interrupted
-    return Curves(np.asarray(initial)[:num_runs], curves)
+    return Curves(initial[:num_runs], curves, cut(state.agent))

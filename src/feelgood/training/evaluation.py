@@ -34,11 +34,11 @@ def stacked(stacks: np.ndarray | None, frames: np.ndarray, is_first: np.ndarray,
     """
     if stack == 1:
         return frames
-    fresh = np.repeat(frames[:, None], stack, 1)
     if stacks is None:
-        return fresh
+        return np.repeat(frames[:, None], stack, 1)
     moved = np.concatenate([stacks[:, 1:], frames[:, None]], 1)
-    return np.where(is_first.reshape(-1, *[1] * frames.ndim), fresh, moved)
+    moved[is_first] = frames[is_first, None]
+    return moved
 
 
 def play(

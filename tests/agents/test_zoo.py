@@ -309,16 +309,18 @@ def test_updates_on_one_batch_of_images_lower_the_potential(name):
     assert falls(found)
 
 
-def test_an_ensemble_on_images_shares_its_convolutions_and_its_prior_has_its_own():
+def test_an_ensemble_on_images_shares_all_but_its_heads_and_its_prior_has_its_own():
     agent = make_agent("bootstrapped_dqn", PIXELS, options=SMALL)
     state = jax.jit(agent.init)(jax.random.key(0))
     model, (prior, scale) = state.sampler.params.model, state.frozen.prior.value
     for part in (model, prior):
-        assert [layer.weight.shape for layer in part.trunk.layers] == [(32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3)]
-        assert [layer.weight.shape for layer in part.head.members.layers] == [(3, 64, 512), (3, 512, 2)]
+        convolutions, dense = part.trunk.trunk.layers, part.trunk.head.model.layers
+        assert [layer.weight.shape for layer in convolutions] == [(32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3)]
+        assert [layer.weight.shape for layer in dense] == [(64, 512)]
+        assert [layer.weight.shape for layer in part.head.members.layers] == [(3, 512, 2)]
         assert part.gradient_scale == 1 / 3
     assert scale == 1
-    assert not np.array_equal(model.trunk.layers[0].weight, prior.trunk.layers[0].weight)
+    assert not np.array_equal(model.trunk.trunk.layers[0].weight, prior.trunk.trunk.layers[0].weight)
     batch = fixed_batch((4, 36, 36), jnp.uint8, 4)
     assert agent.look_ahead(jax.random.key(1), state, batch).shape == (4, 3, 2)
     # A flat image has no say in which network is used when the options name one.

@@ -308,18 +308,22 @@ def iqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
 def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     """Ensemble with random priors, one active member an episode (Osband et al., 2016, 2018).
 
-    On vectors the members are separate networks; on images they share the convolutions, which receive the mean of their
-    gradients, and so do the members of the prior.
+    On vectors the members are separate networks; on images they are linear heads that share all else, which receives
+    the mean of their gradients, and so are the members of the prior.
     """
     if options.critic != "mean":
         raise ValueError(f"critic must be 'mean' for the ensemble of bootstrapped_dqn, got {options.critic!r}")
     num_members, num_actions = options.num_members, spaces.num_actions
 
     def shared(key):
-        key_trunk, key_heads = jax.random.split(key)
-        head = lambda num_features, key: networks.mlp(key, num_features, (512,), num_actions)
+        key_convolutions, key_dense, key_heads = jax.random.split(key, 3)
+        trunk = networks.over(
+            networks.nature_convolutions(key_convolutions, spaces.observation_shape),
+            lambda num_features: networks.mlp_features(key_dense, num_features, (512,)),
+        )
+        head = lambda num_features, key: networks.mlp(key, num_features, (), num_actions)
         return networks.over(
-            networks.nature_convolutions(key_trunk, spaces.observation_shape),
+            trunk,
             lambda num_features: networks.ensemble(key_heads, partial(head, num_features), num_members),
             gradient_scale=1 / num_members,
         )

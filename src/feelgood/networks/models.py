@@ -92,6 +92,10 @@ class Over(eqx.Module):
     head: Any
     gradient_scale: float = eqx.field(static=True, default=1.0)
 
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        return self.trunk.observation_shape
+
     def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
         key_trunk, key_head = (None, None) if key is None else jax.random.split(key)
         features = self.trunk(observation, key=key_trunk)

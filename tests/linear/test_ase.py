@@ -287,6 +287,8 @@ def test_the_general_loss_is_that_of_the_stored_transitions():
     [
         (lambda: schemes.lmc(2.5), r"step_size must be below 2 \(in units of 1/M\) to be stable, got 2.5"),
         (lambda: schemes.ulmc(9.0), r"step_size must be below .* \(in units of 1/√M\) to be stable, got 9"),
+        # Stable in the steepest mode up to 2, in flat ones only where γτ < 2.
+        (lambda: schemes.ulmc(1.5, 2.0, form="euler"), r"step_size must be below 1 \(in units of 1/√M\) to be stable"),
         (lambda: schemes.lmc(-1.0), "step_size must be positive"),
         (lambda: _learner(prior_variance=0.0), "prior_variance must be positive and finite, got 0.0"),
         (lambda: _learner(horizon=0), "horizon must be a whole number of at least 1, got 0"),

@@ -138,6 +138,9 @@ def test_errors_of_stages_add_up():
     ours = theory.regret_bound(errors=stages, **arguments)
     assert ours.sampling == pytest.approx(theory.regret_bound(errors=stages.sum(1), **arguments).sampling)
     assert theory.regret_bound(**arguments).sampling == 0
+    # The distance of an episode is one too, and so at most 1.
+    many = theory.regret_bound(errors=np.array([[0.1, 0.2], [0.9, 0.8], [1.0, 1.0]]), **arguments)
+    assert many.sampling == pytest.approx(theory.regret_bound(errors=np.array([0.3, 1, 1]), **arguments).sampling)
     with pytest.raises(ValueError, match=r"errors must have shape \(3,\) or \(3, 2\).*got \(2, 3\)"):
         theory.regret_bound(errors=stages.T, **arguments)
     with pytest.raises(ValueError, match=r"errors must be total variation distances"):

@@ -95,6 +95,9 @@ def test_the_cost_of_sampling_is_weighted_and_summed():
     assert totals.loc[1, "sampling"] == pytest.approx(6 * 0.3)
     assert totals.loc[2, "sampling"] == pytest.approx(6 * 0.2)
     assert totals.loc[1, "regret"] == 9
+    # Stages add up to 0.9 + 0.2 or more, an episode to no more than 1.
+    far = errors().assign(later=0.9, first_high=0.2)
+    assert regret.sampling_regret(far)["sampling"].tolist() == pytest.approx([6, 6])
 
 
 def budget():
@@ -149,7 +152,7 @@ def test_the_summary_says_what_is_in_the_tables():
     assert "| LSVI-ASE, LMC | 0.5 | 0.50 ± 0.00 | 1 | 1.50 ± 0.00 | 0.81 ± 0.00 | 1.5 | 2.00 ± 0.00 |" in text
     assert "| lmc | condition | 2 | 1.50 [1.00, 2.00] |" in text
     assert "| lmc | 1/error | – | 1.50 [1.00, 2.00] |" in text
-    assert "| Theorem 1's bound, exact draws | 1.23e+03 | 1.23e+03 |" in text
+    assert "| Theorem 1's bound for LSVI-ASE, exact draws, its own constants | 1.23e+03 | 1.23e+03 |" in text
     assert "| lmc | 1 | 2 | 9 | 100 |" in text
 
 

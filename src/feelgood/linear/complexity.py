@@ -29,7 +29,7 @@ class Family(NamedTuple):
     Attributes:
       kernel: `(step_size, friction) -> kernel` at inverse temperature 1.
       has_friction: whether the friction matters.
-      exponents: those of κ, d and 1/ε in Theorem 2; None where it does not speak of the scheme.
+      exponents: those of κ, d and 1/ε in the theorem that Theorem 2 rests on; None where none speaks of the scheme.
     """
 
     kernel: Callable[[Array, Array], Kernel]

@@ -53,7 +53,7 @@ TABLE1: tuple[TableRow, ...] = (
 """Table 1 of the paper as printed.
 
 LMC has κ³ there and in Theorem 2, where the theorem it rests on gives κ² (see `feelgood.linear.theory.lmc_schedule`).
-CPS has H² although, being LSVI-ASE without sampling error, it has the corollary's H^{3/2}.
+CPS has H², where the corollary gives H^{3/2} to LSVI-ASE without sampling error, from which it differs by a normaliser.
 """
 
 

@@ -244,7 +244,7 @@ def regret_bound(
       feel_good_weight: λ ≥ η/4, without which dc bounds nothing.
       decoupling_coefficient: dc, or a bound on it.
       prior_complexity: κ(b/K²), or a bound on it.
-      errors: δ, (K,), or δ of each stage, (K, H), which are summed; 0 if not given.
+      errors: δ, (K,), or δ of each stage, (K, H), which are summed, up to 1; 0 if not given.
     """
     _check_sizes(1, horizon, num_episodes)
     check_positive("bound", bound)
@@ -285,7 +285,8 @@ def corollary_bound(
 ) -> RegretBound:
     """Theorem 1 for a linear MDP with b = H, the corollary's weights and the bounds on dc and κ of this module.
 
-    (λ/η) dc + (2K/λ) κ = 7√(dH³ (1 + ln 2T) K κ), which is O(dH^{3/2} √T ln(dT)) as κ is O(dH ln(dT)).
+    (λ/η) dc + (2K/λ) κ = 7√(dH³ (1 + ln 2T) K κ), which is O(dH^{3/2} √T ln(dT)) where κ is O(dH ln(dT)):
+    for H up to the order of √d ln(dT), see `prior_complexity_rate`.
     """
     kappa = _corollary_prior(dimension, horizon, num_episodes, prior_complexity)
     loss_weight, feel_good_weight = corollary_weights(dimension, horizon, num_episodes, kappa)
@@ -443,7 +444,8 @@ def _episode_errors(errors: ArrayLike | None, num_episodes: int, horizon: int) -
         )
     if not np.all((errors >= 0) & (errors <= 1)):
         raise ValueError("errors must be total variation distances, in [0, 1]")
-    return errors if errors.ndim == 1 else errors.sum(axis=1)
+    # Those of stages bound that of the episode by their sum (Proposition 1), and no distance is above 1.
+    return errors if errors.ndim == 1 else np.minimum(errors.sum(axis=1), 1.0)
 
 
 def _check_spectrum(

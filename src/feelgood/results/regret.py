@@ -85,8 +85,11 @@ def exponents(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def sampling_regret(errors: pd.DataFrame) -> pd.DataFrame:
-    """Σ_k α_k δ_k by sampler and steps (δ from above), beside the regret itself and Theorem 1's bound without it."""
-    table = errors.assign(cost=errors["weight"] * (errors["later"] + errors["first_high"]))
+    """Σ_k α_k δ_k by sampler and steps, beside the regret itself and Theorem 1's bound without it.
+
+    δ_k is bounded from above, by the sum over stages, or by 1 where that is more.
+    """
+    table = errors.assign(cost=errors["weight"] * (errors["later"] + errors["first_high"]).clip(upper=1))
     runs = table.groupby(["sampler", "steps", "seed"], sort=False)
     each = runs.agg(sampling=("cost", "sum"), regret=("regret", "last"), origin=("origin", "last")).reset_index()
     return each.groupby(["sampler", "steps"], sort=False)[["sampling", "regret", "origin"]].mean().reset_index()
@@ -257,7 +260,8 @@ def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
                 cells = {row.mdp: f"{row.regret:.1f} ± {row.ci:.1f}" for row in own.itertuples()}
                 body.append([LOOKS[str(name)][0], *(cells.get(mdp, "–") for mdp in mdps)])
             bounds = curves.groupby("mdp")["bound"].first()
-            body.append(["Theorem 1's bound, exact draws", *(f"{bounds[mdp]:.3g}" for mdp in mdps)])
+            label = "Theorem 1's bound for LSVI-ASE, exact draws, its own constants"
+            body.append([label, *(f"{bounds[mdp]:.3g}" for mdp in mdps)])
             title = f"Regret after {episodes:,} episodes, {constants} constants, {seeds} seeds"
             pieces.append(f"## {title}\n\n" + _rows(["algorithm", *mdps], body))
     if "exponents" in tables:
@@ -309,6 +313,6 @@ def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
             theorem = "–" if pd.isna(fit["theorem"]) else f"{fit['theorem']:g}"
             measured = f"{fit['exponent']:.2f} [{fit['low']:.2f}, {fit['high']:.2f}]"
             body.append([str(name), {"error": "1/error"}.get(str(varied), str(varied)), theorem, measured])
-        head = ["scheme", "of", "Theorem 2", "measured"]
+        head = ["scheme", "of", "theory", "measured"]
         pieces.append("## Exponents of the gradients needed for a given total variation\n\n" + _rows(head, body))
     return "\n".join(pieces)

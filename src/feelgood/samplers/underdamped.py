@@ -215,7 +215,8 @@ def underdamped_splitting(
         BAOAB:  B(τ) A(τ/2) O(τ) A(τ/2)            OBABO:  B(τ/2) O(τ) B(τ/2) A(τ)
 
     with one gradient, and nothing cached that a new minibatch would make stale. As B and O leave w alone, the
-    parameters visited have exactly the law of the palindrome; only the momentum is looked at elsewhere in the cycle.
+    parameters visited have the law of the palindrome begun elsewhere in its cycle; from P = 0, BAOAB's first kick is a
+    whole one, which is the palindrome from P = −τ/2·∇U.
 
     On a quadratic U with curvature p both are stable for τ√p < 2; BAOAB samples the right variance 1/(βp) whatever τ,
     OBABO samples 1/(βp(1 − τ²p/4)).
@@ -282,8 +283,8 @@ def adaptive_underdamped(
 
     The new momentum moves w, unlike in `underdamped`; P has the opposite sign to the paper's. The released code adds
     the same noise to w instead of P (`noise_in="params"`), which is another law: on a quadratic of curvature p, with
-    a = 0 and small τ, noise in P gives w the target's variance 1/(βp), noise in w gives it (1 + γ²/p)/β, almost the
-    same in flat and in steep directions. With a ≠ 0 neither keeps exp(−β·U), see `adaptive_bias`.
+    a = 0 and small τ, noise in P gives w the target's variance 1/(βp), noise in w gives it (1 + γ²/p)/β,
+    almost the same in all directions that are steep, p ≫ γ². With a ≠ 0 neither keeps exp(−β·U), see `adaptive_bias`.
 
     Args:
       step_size: τ > 0.

@@ -189,6 +189,13 @@ def test_epsilon_falls_linearly_over_its_share_of_the_budget_and_stays(progress,
     assert frequency(lambda key: exploration.exploit(key, context, VALUES)) == 0
 
 
+def test_without_time_to_fall_epsilon_is_at_its_end_from_the_start():
+    exploration = epsilon_greedy(0.0, 1.0, 0.0)
+    context = exploration.begin(jax.random.key(0))
+    found = frequency(lambda key: exploration.explore(key, context, VALUES, 0.0))
+    assert abs(found - 1 / 3) < 4 * np.sqrt(2 / 9 / 20_000)
+
+
 def test_one_member_is_drawn_uniformly_and_followed():
     exploration = one_member_an_episode(4, 0.0, 0.0)
     members = jax.vmap(exploration.begin)(jax.random.split(jax.random.key(0), 20_000))

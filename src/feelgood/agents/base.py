@@ -99,7 +99,8 @@ def _perturbed(key: PRNGKey, action: Array, num_actions: int, epsilon: Scalar) -
 
 
 def _linear(start: Scalar, end: Scalar, fraction: Scalar, progress: Scalar) -> Array:
-    return start + (end - start) * jnp.clip(progress / fraction, 0.0, 1.0)
+    share = progress / jnp.where(jnp.asarray(fraction) > 0, fraction, 1.0)
+    return start + (end - start) * jnp.where(progress < fraction, share, 1.0)
 
 
 def epsilon_greedy(start: Scalar = 1.0, end: Scalar = 0.01, fraction: Scalar = 0.1) -> Exploration:

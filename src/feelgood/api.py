@@ -4,6 +4,7 @@ Whatever is not said has a default that suits the kind of environment: the paper
 N-chain protocol inside XLA, and `CONTROL` for everything else.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -214,11 +215,14 @@ def train(
     if num_steps is not None:
         protocol["num_steps"] = num_steps
     kept = None if folder is None else Path(folder)
+    hold = lambda: contextlib.nullcontext() if kept is None else store.locked(kept)
     if isinstance(env, Environment):
         learner = _learner(agent, hyper, options or Options(), {}, schedule)
-        return _train_inside(learner, env, seeds, protocol, kept, report, say)
+        with hold():
+            return _train_inside(learner, env, seeds, protocol, kept, report, say)
     job = prepare(agent, env, seeds, hyper, options, env_settings, schedule, protocol)
-    return carry_out(job, kept, report, say)
+    with hold():
+        return carry_out(job, kept, report, say)
 
 
 def _seeds(seeds: int | Sequence[int]) -> list[int]:

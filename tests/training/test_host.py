@@ -15,8 +15,8 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from feelgood import agents
-from feelgood.envs.external import vector_task
-from feelgood.training import host
+from feelgood.envs.external import gym_task, vector_task
+from feelgood.training import checkpoint, host
 from feelgood.training.batch import Interrupted
 from feelgood.training.evaluation import play, stacked
 from feelgood.training.group import Group
@@ -248,6 +248,32 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path):
     assert "continuing from step" in said[0]
 
 
+def test_ctrl_c_while_only_evaluations_are_left_keeps_the_training(tmp_path, monkeypatch):
+    settings, is_slow = {"folder": tmp_path, "label": "telling"}, threading.Event()
+    go_on, exploit = threading.Event(), host.Evaluator._evaluate
+
+    def slow(evaluator, key, agent):
+        if is_slow.is_set() and not go_on.wait(20):
+            raise TimeoutError
+        return exploit(evaluator, key, agent)
+
+    def stop_soon(point):
+        is_slow.set()  # from the first point on, evaluations wait for us
+        threading.Timer(
+            1.0, lambda: (os.kill(os.getpid(), signal.SIGINT), threading.Timer(1.0, go_on.set).start())
+        ).start()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host.Evaluator, "_evaluate", slow)
+        with pytest.raises(Interrupted):
+            train(TASK, make_agent, PROTOCOL, HYPER, 3, report=stop_soon, **settings)
+    said = []
+    outcome = train(TASK, make_agent, PROTOCOL, HYPER, 3, say=said.append, **settings)
+    assert said == ["continuing from step 240; the environments begin new episodes"]
+    assert all(np.isfinite(point.return_) for point in outcome.curve)
+    assert outcome.num_steps == 0
+
+
 def test_parameters_that_blow_up_end_the_run_and_are_said_to():
     protocol = dataclasses.replace(PROTOCOL, num_steps=480)
     outcome = train(TASK, make_agent, protocol, {"step_size": 1e30}, 0)
@@ -383,6 +409,92 @@ def test_any_error_of_the_journal_is_heard_of_and_nothing_hangs(tmp_path, monkey
     with pytest.raises(OSError, match="cannot be kept"):
         write_on()
     journal.close()
+
+
+def test_a_last_checkpoint_that_cannot_be_written_is_said(tmp_path, monkeypatch):
+    save, keep_end, is_full = checkpoint.save, host._Run._keep_end, threading.Event()
+
+    def refuse(path, tree, label):
+        if is_full.is_set():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(path, tree, label)
+
+    def stop(point):
+        if point.step == 80:
+            is_full.set()
+            signal.raise_signal(signal.SIGINT)
+
+    def fill_the_disk(run):
+        is_full.set()
+        keep_end(run)
+
+    monkeypatch.setattr(checkpoint, "save", refuse)
+    with pytest.raises(OSError, match=r"cannot be kept .* No space left"):
+        train(TASK, make_agent, PROTOCOL, HYPER, 3, report=stop, folder=tmp_path / "a")
+    # A run that got to its end is not lost with the disk.
+    is_full.clear()
+    monkeypatch.setattr(host._Run, "_keep_end", fill_the_disk)
+    said = []
+    assert len(train(TASK, make_agent, PROTOCOL, HYPER, 3, folder=tmp_path / "b", say=said.append).curve) == 4
+    assert len(said) == 1
+    assert "cannot be kept" in said[0]
+
+
+def test_what_a_dead_run_left_does_not_stand_in_the_way(tmp_path, monkeypatch):
+    like = (np.zeros(3),)
+    journal = Journal(tmp_path, "first", 10, 2, np.zeros((4, 4)))
+    journal.snapshot(80, like)
+    journal.close()
+    (tmp_path / "state.npz.123.partial").write_bytes(b"half")
+    monkeypatch.delattr(os, "posix_fallocate")  # as on a Mac
+    journal = Journal(tmp_path, "second", 10, 2, np.zeros((4, 4)))
+    assert journal.restore(like) is None
+    assert journal.snapshots(like) == {}
+    journal.row(0, np.ones((4, 4)))
+    journal.checkpoint((np.ones(3),), [])
+    journal.close()
+    assert {path.name for path in tmp_path.iterdir()} == {"frames.bin", "state.npz"}
+    again = Journal(tmp_path, "second", 10, 2, np.zeros((4, 4)))
+    np.testing.assert_array_equal(again.restore(like)[0], np.ones(3))
+    assert again.rows(1)[0].tolist() == np.ones((4, 4)).tolist()
+    again.close()
+
+
+def test_all_is_closed_whatever_fails_to_close(tmp_path, monkeypatch):
+    closed, close = [], Group.close
+
+    def fail(group):
+        closed.append(group)
+        close(group)
+        raise OSError("broken pipe")
+
+    monkeypatch.setattr(Group, "close", fail)
+    before = threading.active_count()
+    with pytest.raises(OSError, match="broken pipe"):
+        train(TASK, make_agent, TAKING_TURNS, HYPER, 3, folder=tmp_path)
+    assert len(closed) == 2
+    assert threading.active_count() == before
+
+
+def test_a_worker_that_dies_ends_the_run_and_ctrl_c_is_not_for_workers():
+    task = gym_task("CartPole-v1", vectorization="async")
+    group = Group(task, 2)
+    group.begin(0, np.zeros(2, int))
+    group.receive()
+    first, second = group._env.unwrapped.processes
+    os.kill(first.pid, signal.SIGINT)
+    for _ in range(3):
+        group.send(np.zeros(2, int))
+        group.receive()
+    second.kill()
+    second.join(10)
+    group.send(np.zeros(2, int))
+    with pytest.raises((EOFError, OSError)):
+        group.receive()
+    closing = threading.Thread(target=group.close, daemon=True)
+    closing.start()
+    closing.join(20)
+    assert not closing.is_alive()
 
 
 def test_a_checkpoint_without_its_frames_is_refused(tmp_path):

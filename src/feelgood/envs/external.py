@@ -1,15 +1,18 @@
 """Tasks outside XLA: vector environments of Gymnasium and of the Arcade Learning Environment, as lanes of frames."""
 
 import contextlib
+import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from jax.typing import ArrayLike
 
 from feelgood.checks import check_choice, check_count, check_fraction, check_positive
@@ -203,6 +206,9 @@ def gym_task(name: str, *, vectorization: str = "sync", **settings: Any) -> Task
     def make(num_envs: int, training: bool) -> VectorEnv:
         del training
         try:
+            if vectorization == "async":
+                each = partial(_make_alone, name, settings)
+                return AsyncVectorEnv([each] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
             return gymnasium.make_vec(
                 name,
                 num_envs=num_envs,
@@ -214,6 +220,13 @@ def gym_task(name: str, *, vectorization: str = "sync", **settings: Any) -> Task
             raise ValueError(f"env {name!r} cannot be made: {str(error).splitlines()[0]}") from error
 
     return vector_task(make, name)
+
+
+def _make_alone(name: str, settings: dict[str, Any]) -> gymnasium.Env:
+    """An environment; in a process of its own, Ctrl-C is for the one that trains."""
+    if multiprocessing.parent_process() is not None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return gymnasium.make(name, **settings)
 
 
 def vector_task(make: Callable[[int, bool], VectorEnv], name: str = "custom") -> Task:

@@ -88,8 +88,10 @@ class Group:
 
     def close(self) -> None:
         """Ends the environments."""
-        with contextlib.suppress(Exception):  # whatever it was, nobody waits for the answer any more
-            if self._answer is not None:
-                self._answer.result()
         self._thread.shutdown()
+        if self._answer is not None and self._answer.exception() is not None:
+            # Their answers may never come; whoever asked for them knows why. What is left of them ends with us.
+            with contextlib.suppress(Exception):
+                self._env.close(terminate=True)
+            return
         self._env.close()

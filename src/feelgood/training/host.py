@@ -13,9 +13,10 @@ one after the other: actions come from parameters that have seen everything but 
 environments take turns, so that one steps also while the device chooses for another.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -194,7 +195,7 @@ class _Run:
 
     def keep(self, folder: Path, label: str, checkpoint_seconds: float, say: Callable[[str], None]) -> None:
         """Keeps the run in a folder from now on, and continues the one that is there."""
-        self.checkpoint_seconds, self.num_spare = checkpoint_seconds, self.protocol.num_rows // 8 + 1
+        self.checkpoint_seconds, self.num_spare, self.say = checkpoint_seconds, self.protocol.num_rows // 8 + 1, say
         row = self.lanes.frames.frame[0]
         self.journal = Journal(folder, label, self.protocol.num_rows, self.num_spare, row)
         found = self.journal.restore(self._all_but_frames())
@@ -254,10 +255,10 @@ class _Run:
     def _submit(self, index: int, policy: AgentState) -> None:
         self.evaluations[index] = self.evaluator.submit(jax.random.fold_in(self.key_evaluate, index), policy)
 
-    def _collect(self, *, wait: bool = False) -> None:
+    def _collect(self) -> None:
         """Takes in the evaluations that are done and reports the curve as far as it is known."""
         for index, future in list(self.evaluations.items()):
-            if wait or future.done():
+            if future.done():
                 returns, lengths = future.result()
                 self.curve[index, 1:4] = returns.mean(), returns.std(), lengths.mean()
                 del self.evaluations[index]
@@ -298,16 +299,34 @@ class _Run:
             if stop.is_set():
                 if self.journal is not None:
                     self._checkpoint()
+                    self.journal.flush()
                 raise Interrupted
-        self._collect(wait=True)
-        if self.journal is not None:
-            self._checkpoint()
+            self._keep_end()  # what is learnt is safe before the last evaluations are waited for
+            while self.evaluations and not stop.is_set():
+                wait(self.evaluations.values(), timeout=0.2)
+                self._collect()
+            if stop.is_set():
+                raise Interrupted
+        self._collect()
+        self._keep_end()
         seconds["total"] = lap() - self.began
         for name in ("waiting", "stepping"):
             seconds[name] = float(np.mean([getattr(group, f"seconds_{name}") for group in self.groups]))
         num_steps = (self.counters.turns - first_turn) * protocol.num_lanes
         curve = [_point(row) for row in self.curve if not np.isnan(row[0])]
         return Outcome(curve, self.agent, seconds, num_steps)
+
+    def _keep_end(self) -> None:
+        """Keeps a run that is at its end; a disk that does not take it costs the folder, but not what was learnt."""
+        if self.journal is None:
+            return
+        try:
+            self._checkpoint()
+            self.journal.flush()
+        except OSError as error:
+            self.say(str(error))
+            self.journal.close()
+            self.journal = None
 
     def _begin(self) -> None:
         """Begins new episodes everywhere; each beginning has seeds of its own."""
@@ -364,12 +383,13 @@ class _Run:
         return bool(self.curve[index, -1] != 0)
 
     def close(self) -> None:
-        """Ends threads and environments."""
-        self.evaluator.close()
-        for group in self.groups:
-            group.close()
-        if self.journal is not None:
-            self.journal.close()
+        """Ends threads and environments, each whatever happens to the others."""
+        with contextlib.ExitStack() as stack:
+            if self.journal is not None:
+                stack.callback(self.journal.close)
+            for group in self.groups:
+                stack.callback(group.close)
+            stack.callback(self.evaluator.close)
 
 
 def _point(row: np.ndarray) -> Point:

@@ -21,9 +21,9 @@ __all__ = ["Journal"]
 
 
 class Journal:
-    """Writes a run to a folder, in the order of the calls; no call waits for the disk.
+    """Writes a run to a folder, in the order of the calls; a call waits for the disk only where it is far behind.
 
-    An error of the disk is raised by the call after it.
+    An error of the disk is raised by the call after it, or by `flush`.
 
     Args:
       folder: where the run is kept.
@@ -39,6 +39,8 @@ class Journal:
         self._row_bytes = int(np.prod(self._shape)) * self._dtype.itemsize
         self._state, self._frames, self._folder = folder / "state.npz", folder / "frames.bin", folder
         folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.glob("*.partial"):  # of a process that was killed
+            path.unlink(missing_ok=True)
         num_bytes = self._num_places * self._row_bytes
         num_kept = self._frames.stat().st_size if self._frames.exists() else None
         self._is_whole = num_kept is not None and num_kept >= num_bytes
@@ -46,6 +48,8 @@ class Journal:
         try:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._file, 0, num_bytes)
+            elif not self._is_whole:
+                os.ftruncate(self._file, num_bytes)
         except OSError as error:
             os.close(self._file)
             if num_kept is None:  # what another run left is not ours to remove
@@ -66,14 +70,23 @@ class Journal:
                     task()
                 except Exception as error:  # whatever it is, the loop must hear of it
                     self._error = error
+            self._tasks.task_done()
 
-    def _put(self, task: Callable[[], None]) -> None:
+    def _check(self) -> None:
         if self._error is not None:
             raise OSError(
                 f"the run cannot be kept in {self._folder}: {getattr(self._error, 'strerror', None) or self._error}; "
                 "it can be resumed from its last checkpoint"
             ) from self._error
+
+    def _put(self, task: Callable[[], None]) -> None:
+        self._check()
         self._tasks.put(task)
+
+    def flush(self) -> None:
+        """Waits until all is on disk."""
+        self._tasks.join()
+        self._check()
 
     def row(self, index: int, row: np.ndarray) -> None:
         """Keeps the row that arrived as number `index`, counted from 0."""
@@ -105,8 +118,10 @@ class Journal:
         self._put(write)
 
     def restore(self, like: Any) -> Any | None:
-        """The last checkpoint, or None where there is none."""
+        """The last checkpoint, or None where there is none; then what another run left is removed."""
         if not self._state.exists():
+            for path in self._folder.glob("evaluating-*.npz"):
+                path.unlink(missing_ok=True)
             return None
         found = checkpoint.load(self._state, like, self._label)
         if not self._is_whole:

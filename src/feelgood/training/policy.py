@@ -239,7 +239,7 @@ class Policy:
 
 def _machinery(task: Task, make_agent, num_chains: int, hyper, schedule) -> Machinery:
     """The compiled parts; nothing is stored, so the replay is as small as may be."""
-    fewest = {"num_envs": num_chains, "num_groups": 1, "num_draws": 1, "capacity": 8 * num_chains}
+    fewest = {"num_envs": num_chains, "num_groups": 1, "num_draws": 1, "capacity": (task.stack + 8) * num_chains}
     protocol = HostProtocol(num_chains=num_chains, **fewest)
     return machinery(task, make_agent, protocol, hyper, schedule)
 

@@ -16,7 +16,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import feelgood
 from feelgood import api, networks, objectives, samplers
 from feelgood.agents import ZOO, Options, anneal, atari_hyper, make_agent, value_agent
-from feelgood.envs import nchain
+from feelgood.envs import Spec, nchain
+from feelgood.envs.gym import GymEnv
 from feelgood.training import Interrupted, Protocol, run_batch, trainer
 
 SMALL = {"num_envs": 4, "num_warmup_steps": 40, "batch_size": 16, "capacity": 400, "num_evaluation_episodes": 3}
@@ -151,8 +152,42 @@ def test_runs_inside_xla_are_stopped_and_go_on_from_their_folder(inside, tmp_pat
         pd.testing.assert_frame_equal(found.curve, inside.curve)
         for policy, expected in zip(found.policies, inside.policies, strict=True):
             assert eqx.tree_equal(policy.state, expected.state)
-    with pytest.raises(ValueError, match=r"checkpoint .* belongs to another run"):
-        train(hyper={"step_size": 0.03})
+    elsewhere = partial(feelgood.train, "dqn", seeds=(7, 8), hyper={"step_size": 0.02}, folder=tmp_path, **TINY)
+    chain = nchain(4)
+
+    def pays_less(key, state, action):
+        state, step = chain.step(key, state, action)
+        return state, step._replace(reward=step.reward - 5)
+
+    for change in (
+        partial(train, hyper={"step_size": 0.03}),
+        partial(elsewhere, nchain(4, small_reward=0.5)),
+        partial(elsewhere, chain._replace(step=pays_less)),
+        partial(feelgood.train, own_agent, chain, seeds=(7, 8), hyper={"step_size": 0.02}, folder=tmp_path, **TINY),
+    ):
+        with pytest.raises(ValueError, match=r"checkpoint .* belongs to another run"):
+            change()
+
+
+def test_functions_are_told_apart_by_their_code_and_what_they_close_over():
+    def scaled(factor, power=1):
+        return lambda x: factor * x**2
+
+    def itself():
+        return itself
+
+    print_of = lambda function: repr(api._in_words(function))
+    assert print_of(scaled(2.0)) == print_of(scaled(2.0))
+    assert len({print_of(f) for f in (scaled(2.0), scaled(3.0), lambda x: 2.0 * x**3, partial(scaled, 2.0))}) == 4
+    assert print_of(lambda: scaled(2.0)) != print_of(lambda: scaled(3.0))
+    assert print_of(partial(scaled, 2.0, power=1)) != print_of(partial(scaled, 2.0, power=2))
+    assert print_of(itself)  # ends
+
+
+def test_observations_of_whole_numbers_without_bounds_are_stepped_outside_too():
+    spec = Spec((5,), np.dtype(np.uint8), 2, 12)
+    space = GymEnv(nchain(4)._replace(spec=spec)).observation_space
+    assert (space.low.max(), space.high.min(), space.dtype) == (0, 255, np.uint8)
 
 
 def test_an_agent_of_your_own_is_taken_as_it_is():
@@ -220,8 +255,10 @@ def test_control_names_members_of_the_zoo_and_their_hyper_parameters():
         ("dqn", levers, {"batchsize": 3}, "setting of the protocol must be one of .*did you mean 'batch_size'"),
         ("dqn", levers, {"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
         ("dqn", levers, {"num_steps": 0}, "num_steps must be a whole number of at least 1, got 0"),
-        ("dqn", levers, {"seeds": ()}, "seeds must be different whole numbers, at least one, got"),
+        ("dqn", levers, {"seeds": ()}, r"seeds must be different whole numbers below 2\^32, at least one, got"),
         ("dqn", levers, {"seeds": (1, 1)}, "seeds must be different whole numbers"),
+        ("dqn", levers, {"seeds": (0, 2**32)}, r"seeds must be different whole numbers below 2\^32"),
+        ("dqn", nchain(4), {"discount": 5.0}, r"discount must be in \[0, 1\], got 5.0"),
         ("dqn", levers, {"seeds": -1}, "seeds must be a whole number of at least 0, got -1"),
         ("dqn", levers, {"env_settings": {"x": 1}}, "env_settings must be left out where env is no name"),
         ("dqn", nchain(4), {"num_envs": 2}, "setting of the protocol must be one of"),

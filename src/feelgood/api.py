@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
+from types import CodeType
 from typing import Any, NamedTuple
 
 import jax
@@ -229,8 +230,8 @@ def _seeds(seeds: int | Sequence[int]) -> list[int]:
     several = [seeds] if isinstance(seeds, int | np.integer) else list(seeds)
     for seed in several:
         check_count("seeds", seed, minimum=0)
-    if not several or len({*several}) < len(several):
-        raise ValueError(f"seeds must be different whole numbers, at least one, got {several!r}")
+    if not several or len({*several}) < len(several) or max(several) >= 2**32:
+        raise ValueError(f"seeds must be different whole numbers below 2^32, at least one, got {several!r}")
     return [int(seed) for seed in several]
 
 
@@ -331,7 +332,25 @@ def prepare(
         num_envs = protocol.get("num_envs", CONTROL_PROTOCOL["num_envs"])
         check_count("num_envs", num_envs)
         defaults = {**CONTROL_PROTOCOL, "evaluation_period": max(num_envs, num_steps // _NUM_EVALUATIONS)}
-    return Job(learner, origin, task, seeds, _protocol(HostProtocol, defaults, protocol))
+    return Job(learner, origin, task, _seeds(seeds), _protocol(HostProtocol, defaults, protocol))
+
+
+def _label(learner: Learner, *facts: Any) -> str:
+    """What a checkpoint belongs to. Of functions that are your own it knows the code, not what that calls."""
+    make = None if learner.name in ZOO else _in_words(learner.make)
+    return f"{learner.name} {store.fingerprint(dict(learner.hyper), vars(learner.options), make, *facts)}"
+
+
+def _in_words(value: Any, depth: int = 5) -> Any:
+    """A function by its code and what that closes over; anything else that is not plain by its type."""
+    if isinstance(value, partial):
+        return [_in_words(each, depth) for each in (value.func, *value.args, *value.keywords.values())]
+    code = value if isinstance(value, CodeType) else getattr(value, "__code__", None)
+    if code is None or depth == 0:
+        is_plain = isinstance(value, str | bytes | int | float | bool | None | tuple)
+        return repr(value) if is_plain else type(value).__qualname__
+    enclosed = [] if code is value else [cell.cell_contents for cell in value.__closure__ or ()]
+    return [code.co_code.hex(), code.co_names, [_in_words(each, depth - 1) for each in (*code.co_consts, *enclosed)]]
 
 
 def _row(learner: Learner, environment: str, seed: int, point: Point) -> dict[str, Any]:
@@ -348,7 +367,7 @@ def carry_out(
 ) -> Result:
     """Trains one run after the other; see `train`."""
     learner, origin, task, seeds, protocol = job
-    label = f"{learner.name} {store.fingerprint(dict(learner.hyper), vars(learner.options), origin)}"
+    label = _label(learner, origin, _in_words(task.make) if origin.kind == "own" else None)
     rows, policies = [], []
 
     def known(seed: int, point: Point) -> None:
@@ -399,6 +418,7 @@ def _train_inside(
                 rows[i].append({**where, "step": step, **_evaluation(curves, i, chunk)})
                 report(seed, rows[i][-1])
 
+    task, origin = _as_task(environment, name), Origin("own", name)
     path = None if folder is None else folder / "runs.checkpoint"
     if path is not None and path.exists():
         say(f"continuing from {path}")
@@ -407,13 +427,12 @@ def _train_inside(
         protocol.num_chunks,
         np.asarray(seeds),
         {name: jnp.full(len(seeds), value, jnp.float32) for name, value in learner.hyper.items()},
-        label=f"{learner.name} {store.fingerprint(dict(learner.hyper), vars(learner.options), protocol)}",
+        label=_label(learner, protocol, *map(_in_words, environment[:2]), environment.spec),
         path=path,
         keep_last=True,
         report=lambda progress: tell(progress.curves, progress.chunk),
     )
     tell(curves, protocol.num_chunks)
-    task, origin = _as_task(environment, name), Origin("own", name)
     one_of = lambda i: jax.tree.map(lambda leaf: leaf[i], curves.agents)
     policies = tuple(learner.policy(one_of(i), task, origin) for i in range(len(seeds)))
     return Result(pd.DataFrame([row for of_seed in rows for row in of_seed]), policies)

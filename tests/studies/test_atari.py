@@ -47,7 +47,7 @@ from feelgood.training.machinery import HostProtocol
         ({"capacity": -1}, "capacity must be a whole number of at least 1, got -1"),
         ({"pixel_scale": -1.0}, "pixel_scale must be positive and finite, got -1.0"),
         ({"sticky": 1.0}, r"sticky must be in \[0, 1\), got 1.0"),
-        ({"discount": -0.5}, "discount must be positive and finite, got -0.5"),
+        ({"discount": -0.5}, r"discount must be in \[0, 1\], got -0.5"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(settings, message):

@@ -478,7 +478,7 @@ def test_protocols_that_do_not_fit_together_are_refused_in_one_sentence():
         Protocol(num_steps=1500)
     with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1, got 0"):
         Protocol(batch_size=0)
-    with pytest.raises(ValueError, match="discount must be positive"):
+    with pytest.raises(ValueError, match="discount must be in \\[0, 1\\]"):
         Protocol(discount=-0.5)
     with pytest.raises(ValueError, match="priority_exponent must be non-negative"):
         Protocol(priority_exponent=-0.5)

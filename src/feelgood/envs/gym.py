@@ -37,6 +37,9 @@ class GymEnv(gymnasium.Env):
         self.render_mode = None
         spec = environment.spec
         low, high = spec.observation_low, spec.observation_high
+        if np.issubdtype(spec.observation_dtype, np.integer):  # whole numbers know no infinity
+            bounds = np.iinfo(spec.observation_dtype)
+            low, high = max(low, bounds.min), min(high, bounds.max)
         self.environment = environment
         self.observation_space = gymnasium.spaces.Box(low, high, spec.observation_shape, spec.observation_dtype)
         self.action_space = gymnasium.spaces.Discrete(spec.num_actions)

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from feelgood.checks import check_choice, check_count, check_fraction, check_positive
+from feelgood.checks import check_choice, check_count, check_fraction, check_positive, check_probability
 from feelgood.studies.atari_runs import FRAMES_PER_STEP, Run, plan, settings
 from feelgood.studies.engine import EngineOptions, run_plans
 from feelgood.studies.nchain import GRIDS
@@ -271,7 +271,7 @@ class AtariStudy(EngineOptions):
         check_choice("biases", self.biases, ("torch", "zero"))
         check_positive("pixel_scale", self.pixel_scale)
         check_fraction("sticky", self.sticky)
-        check_positive("discount", self.discount)
+        check_probability("discount", self.discount)
         for name in _COUNTS:
             check_count(name, getattr(self, name))
         if self.evaluation_frames % FRAMES_PER_STEP:

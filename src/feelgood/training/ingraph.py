@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from feelgood.agents import Agent, AgentState, Spaces, constant
-from feelgood.checks import check_count, check_non_negative, check_positive
+from feelgood.checks import check_count, check_non_negative, check_probability
 from feelgood.envs import Environment
 from feelgood.replay import Batch, Replay, ReplayState, Transition, replay
 from feelgood.typing import Array, PRNGKey, Scalar
@@ -76,7 +76,7 @@ class Protocol:
             "num_evaluation_episodes",
         ):
             check_count(name, getattr(self, name))
-        check_positive("discount", self.discount)
+        check_probability("discount", self.discount)
         check_non_negative("priority_exponent", self.priority_exponent)
         check_non_negative("importance_exponent", self.importance_exponent)
         if self.evaluation_period % self.steps_per_block:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.stages import Wrapped
 
 from feelgood.agents import Agent, AgentState, Spaces, constant
-from feelgood.checks import check_count, check_non_negative, check_positive
+from feelgood.checks import check_count, check_non_negative, check_probability
 from feelgood.envs.external import Task
 from feelgood.replay import Batch
 from feelgood.replay.frames import FrameReplay, FrameState, frame_replay
@@ -76,7 +76,7 @@ class HostProtocol:
         for name, value in vars(self).items():
             if type(getattr(HostProtocol, name)) is int:
                 check_count(name, value)
-        check_positive("discount", self.discount)
+        check_probability("discount", self.discount)
         check_non_negative("priority_exponent", self.priority_exponent)
         check_non_negative("importance_exponent", self.importance_exponent)
         if self.num_envs % (self.num_groups * self.num_chains):

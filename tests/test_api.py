@@ -163,7 +163,6 @@ def test_runs_inside_xla_are_stopped_and_go_on_from_their_folder(inside, tmp_pat
         partial(train, hyper={"step_size": 0.03}),
         partial(elsewhere, nchain(4, small_reward=0.5)),
         partial(elsewhere, chain._replace(step=pays_less)),
-        partial(feelgood.train, own_agent, chain, seeds=(7, 8), hyper={"step_size": 0.02}, folder=tmp_path, **TINY),
     ):
         with pytest.raises(ValueError, match=r"checkpoint .* belongs to another run"):
             change()

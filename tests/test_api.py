@@ -203,6 +203,7 @@ def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
     assert control.protocol.num_steps == api.CONTROL_PROTOCOL["num_steps"]
     assert control.protocol.evaluation_period == control.protocol.num_steps // 25
     said = api.prepare("dqn", "CartPole-v1", hyper={"step_size": 0.5}, protocol={"num_steps": 100, "n_step": 5})
+    assert (control.protocol.num_warmup_steps, said.protocol.num_warmup_steps) == (1000, 50)
     assert said.learner.hyper == {**control.learner.hyper, "step_size": 0.5}
     assert (said.protocol.n_step, said.protocol.evaluation_period) == (5, 8)  # a step of all eight at least
     pytest.importorskip("ale_py")
@@ -257,6 +258,7 @@ def test_control_names_members_of_the_zoo_and_their_hyper_parameters():
         ("dqn", levers, {"seeds": ()}, r"seeds must be different whole numbers below 2\^32, at least one, got"),
         ("dqn", levers, {"seeds": (1, 1)}, "seeds must be different whole numbers"),
         ("dqn", levers, {"seeds": (0, 2**32)}, r"seeds must be different whole numbers below 2\^32"),
+        ("dqn", levers, {"num_steps": 800, "num_warmup_steps": 800}, "num_warmup_steps must be below num_steps = 800"),
         ("dqn", nchain(4), {"discount": 5.0}, r"discount must be in \[0, 1\], got 5.0"),
         ("dqn", levers, {"seeds": -1}, "seeds must be a whole number of at least 0, got -1"),
         ("dqn", levers, {"env_settings": {"x": 1}}, "env_settings must be left out where env is no name"),

@@ -6,7 +6,7 @@ N-chain protocol inside XLA, and `CONTROL` for everything else.
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from types import CodeType
@@ -332,7 +332,15 @@ def prepare(
         num_envs = protocol.get("num_envs", CONTROL_PROTOCOL["num_envs"])
         check_count("num_envs", num_envs)
         defaults = {**CONTROL_PROTOCOL, "evaluation_period": max(num_envs, num_steps // _NUM_EVALUATIONS)}
-    return Job(learner, origin, task, _seeds(seeds), _protocol(HostProtocol, defaults, protocol))
+    whole = _protocol(HostProtocol, defaults, protocol)
+    if whole.num_warmup_steps >= whole.num_steps:
+        if "num_warmup_steps" in protocol:
+            raise ValueError(
+                f"num_warmup_steps must be below num_steps = {whole.num_steps}, all steps of a run, "
+                f"got {whole.num_warmup_steps}"
+            )
+        whole = replace(whole, num_warmup_steps=whole.num_steps // 2)  # so short a run is to learn something too
+    return Job(learner, origin, task, _seeds(seeds), whole)
 
 
 def _label(learner: Learner, *facts: Any) -> str:

@@ -1,10 +1,14 @@
 """How much what a draw from the prior does depends on what it sees, by the scale of the pixels.
 
 python benchmarks/prior.py --game gravitar
+python benchmarks/prior.py --game gravitar --inverse-temperatures 1e6 1e8 1e10     # what noise changes of it
 
 Each environment acts greedily on a Nature network of its own, fresh from its initialisation, as all do before anything
 is learnt. Where pixels are small the biases of the network decide, and a draw is one action for ever; with
 `--biases zero` the scale makes no difference.
+
+With inverse temperatures, nothing is played: it tells on what share of frames of random play a fresh network acts
+otherwise once the noise of a thousand updates, and nothing else, has moved its parameters.
 """
 
 import argparse
@@ -46,6 +50,34 @@ def play(task, policy, num_envs, num_steps, seed):
     return np.array(actions), rewards
 
 
+def moved_by_noise(task, stacks, scale, biases, spread, num_networks, seed):
+    """Share of observations on which a fresh network prefers another action after normals of such a spread."""
+
+    def share(key):
+        key_model, key_noise = jax.random.split(key)
+        model = nature_cnn(key_model, task.observation_shape, task.num_actions)
+        params, frozen, apply = partition(zero_biases(model) if biases == "zero" else model)
+        leaves, structure = jax.tree.flatten(params)
+        keys = jax.random.split(key_noise, len(leaves))
+        moved = [leaf + spread * jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)]
+        best = lambda params: jnp.argmax(apply(params, frozen, stacks.astype(jnp.float32) * scale), -1)
+        return jnp.mean(best(params) != best(jax.tree.unflatten(structure, moved)))
+
+    return float(jnp.mean(jax.lax.map(share, jax.random.split(jax.random.key(seed), num_networks))))
+
+
+def seen_in_random_play(task, num_steps, seed, num_envs=8, every=10):
+    """Observations of random play, one in so many of each environment."""
+    rng, kept = np.random.default_rng(seed), []
+
+    def watch(stacks):
+        kept.append(stacks)
+        return rng.integers(0, task.num_actions, num_envs)
+
+    play(task, watch, num_envs, num_steps, seed)
+    return np.concatenate(kept[every - 1 :: every])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--game", default="gravitar")
@@ -53,9 +85,24 @@ def main():
     parser.add_argument("--num-steps", type=int, default=250)
     parser.add_argument("--scales", type=float, nargs="+", default=[1 / 255, 1 / 64, 1 / 16, 1 / 4, 1.0])
     parser.add_argument("--biases", choices=("torch", "zero"), default="torch")
+    parser.add_argument("--inverse-temperatures", type=float, nargs="+", default=[])
+    parser.add_argument("--step-size", type=float, default=1e-2)
+    parser.add_argument("--friction", type=float, default=10.0)
+    parser.add_argument("--num-networks", type=int, default=20, help="that noise is added to")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     task, rng = atari(options.game), np.random.default_rng(options.seed)
+    if options.inverse_temperatures:
+        stacks = seen_in_random_play(task, options.num_steps, options.seed)
+        for scale in options.scales:
+            shares = {}
+            for beta in options.inverse_temperatures:
+                spread = np.sqrt(1000 * 2 * options.friction * options.step_size / beta)
+                facts = (scale, options.biases, spread, options.num_networks, options.seed)
+                shares[beta] = moved_by_noise(task, stacks, *facts)
+            told = ", ".join(f"{share:.1%} at {beta:.0e}" for beta, share in shares.items())
+            print(f"{options.game}, pixels × {scale:.4g}: another action after noise on {told}", flush=True)
+        return
     policies = {"random play": lambda stacks: rng.integers(0, task.num_actions, len(stacks))}
     for scale in options.scales:
         policies[f"pixels × {scale:.4g}"] = networks(options.num_envs, task, scale, options.biases, options.seed)

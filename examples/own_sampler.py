@@ -26,17 +26,20 @@ def tamed(step_size, inverse_temperature=1.0):
 def tamed_dqn(spaces, hyper):
     model = lambda key: networks.mlp(key, spaces.observation_shape, (32,), spaces.num_actions)
     objective = objectives.td() + objectives.feel_good(0.1)
-    return value_agent(networks.network(model), objective, tamed(hyper["step_size"], 1e6))
+    return value_agent(networks.network(model), objective, tamed(hyper["step_size"], 1e3))
 
 
 def main(num_steps: int = 2000, num_episodes: int = 100):
     chain = envs.nchain(4)._replace(encode=lambda observation: observation, decode=lambda code: code)
-    result = feelgood.train(tamed_dqn, chain, num_steps=num_steps, hyper={"step_size": 0.01})
+    result = feelgood.train(tamed_dqn, chain, num_steps=num_steps, seeds=range(8), hyper={"step_size": 0.2})
     mdp = linear.mdps.combination_lock(horizon=3, num_actions=2)
     scheme = linear.Scheme(lambda stage: tamed(0.5 / stage.largest))
     learner = linear.lsvi_ase(mdp.features, 3, scheme, num_updates=32, loss_weight=30.0, feel_good_weight=1.0)
     regret = jax.jit(lambda key: linear.learn(key, mdp, learner, num_episodes).regret)(jax.random.key(0))
-    print("return", result.curve["return"].iloc[-1], "; regret", regret[:10].mean(), "to", regret[-10:].mean())
+    returns = result.curve.groupby("seed")["return"].last()
+    print(
+        "return of eight seeds, 10 at best:", returns.mean(), "; regret", regret[:10].mean(), "to", regret[-10:].mean()
+    )
     return result, regret
 
 

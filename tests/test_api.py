@@ -168,21 +168,6 @@ def test_runs_inside_xla_are_stopped_and_go_on_from_their_folder(inside, tmp_pat
             change()
 
 
-def test_functions_are_told_apart_by_their_code_and_what_they_close_over():
-    def scaled(factor, power=1):
-        return lambda x: factor * x**2
-
-    def itself():
-        return itself
-
-    print_of = lambda function: repr(api._in_words(function))
-    assert print_of(scaled(2.0)) == print_of(scaled(2.0))
-    assert len({print_of(f) for f in (scaled(2.0), scaled(3.0), lambda x: 2.0 * x**3, partial(scaled, 2.0))}) == 4
-    assert print_of(lambda: scaled(2.0)) != print_of(lambda: scaled(3.0))
-    assert print_of(partial(scaled, 2.0, power=1)) != print_of(partial(scaled, 2.0, power=2))
-    assert print_of(itself)  # ends
-
-
 def test_observations_of_whole_numbers_without_bounds_are_stepped_outside_too():
     spec = Spec((5,), np.dtype(np.uint8), 2, 12)
     space = GymEnv(nchain(4)._replace(spec=spec)).observation_space

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from types import CodeType
 from typing import Any, NamedTuple
 
 import jax
@@ -345,20 +344,8 @@ def prepare(
 
 def _label(learner: Learner, *facts: Any) -> str:
     """What a checkpoint belongs to. Of functions that are your own it knows the code, not what that calls."""
-    make = None if learner.name in ZOO else _in_words(learner.make)
+    make = None if learner.name in ZOO else store.in_words(learner.make)
     return f"{learner.name} {store.fingerprint(dict(learner.hyper), vars(learner.options), make, *facts)}"
-
-
-def _in_words(value: Any, depth: int = 5) -> Any:
-    """A function by its code and what that closes over; anything else that is not plain by its type."""
-    if isinstance(value, partial):
-        return [_in_words(each, depth) for each in (value.func, *value.args, *value.keywords.values())]
-    code = value if isinstance(value, CodeType) else getattr(value, "__code__", None)
-    if code is None or depth == 0:
-        is_plain = isinstance(value, str | bytes | int | float | bool | None | tuple)
-        return repr(value) if is_plain else type(value).__qualname__
-    enclosed = [] if code is value else [cell.cell_contents for cell in value.__closure__ or ()]
-    return [code.co_code.hex(), code.co_names, [_in_words(each, depth - 1) for each in (*code.co_consts, *enclosed)]]
 
 
 def _row(learner: Learner, environment: str, seed: int, point: Point) -> dict[str, Any]:
@@ -375,7 +362,7 @@ def carry_out(
 ) -> Result:
     """Trains one run after the other; see `train`."""
     learner, origin, task, seeds, protocol = job
-    label = _label(learner, origin, _in_words(task.make) if origin.kind == "own" else None)
+    label = _label(learner, origin, store.in_words(task.make) if origin.kind == "own" else None)
     rows, policies = [], []
 
     def known(seed: int, point: Point) -> None:
@@ -435,7 +422,7 @@ def _train_inside(
         protocol.num_chunks,
         np.asarray(seeds),
         {name: jnp.full(len(seeds), value, jnp.float32) for name, value in learner.hyper.items()},
-        label=_label(learner, protocol, *map(_in_words, environment[:2]), environment.spec),
+        label=_label(learner, protocol, *map(store.in_words, environment[:2]), environment.spec),
         path=path,
         keep_last=True,
         report=lambda progress: tell(progress.curves, progress.chunk),

@@ -274,6 +274,21 @@ def test_ctrl_c_while_only_evaluations_are_left_keeps_the_training(tmp_path, mon
     assert outcome.num_steps == 0
 
 
+def test_training_goes_on_while_an_evaluation_takes_its_time(monkeypatch):
+    trained, evaluate, keep_end = threading.Event(), host.Evaluator._evaluate, host._Run._keep_end
+
+    def slow(evaluator, key, agent):
+        assert trained.wait(20)  # so the training must not wait for it
+        return evaluate(evaluator, key, agent)
+
+    monkeypatch.setattr(host.Evaluator, "_evaluate", slow)
+    monkeypatch.setattr(host._Run, "_keep_end", lambda run: (trained.set(), keep_end(run)))
+    protocol = dataclasses.replace(PROTOCOL, evaluation_period=8)
+    outcome = train(TASK, make_agent, protocol, HYPER, 3, num_evaluators=1)
+    assert [point.step for point in outcome.curve] == list(range(0, 241, 8))
+    assert all(np.isfinite(point.return_) for point in outcome.curve)
+
+
 def test_parameters_that_blow_up_end_the_run_and_are_said_to():
     protocol = dataclasses.replace(PROTOCOL, num_steps=480)
     outcome = train(TASK, make_agent, protocol, {"step_size": 1e30}, 0)

@@ -98,8 +98,11 @@ class Evaluator:
       hyper: hyper-parameters.
       num_episodes: of an evaluation.
       max_steps: of an episode.
-      num_workers: evaluations that run at the same time. When two more are waiting, the next request waits too.
+      num_workers: evaluations that run at the same time. Others wait without holding up whoever asked: now and then an
+        episode takes a hundred times as long as most.
     """
+
+    MOST_WAITING = 30  # a copy of the parameters each
 
     def __init__(self, task: Task, exploit, begin, hyper, *, num_episodes: int, max_steps: int, num_workers: int = 4):
         self._task, self._exploit, self._begin, self._hyper = task, exploit, begin, hyper
@@ -110,7 +113,7 @@ class Evaluator:
         self._is_closing = threading.Event()
         for _ in range(num_workers):
             self._envs.put(None)  # made when first needed
-        for _ in range(num_workers + 2):
+        for _ in range(num_workers + self.MOST_WAITING):
             self._places.put(None)
 
     def submit(self, key: Array, agent: Any) -> "Future[tuple[np.ndarray, np.ndarray]]":

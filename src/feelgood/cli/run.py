@@ -94,7 +94,8 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
 
 def _run(name: str, options: Any, again: str) -> None:
     """Runs a study with JAX set up for it; `again` is the command that goes on where it stopped."""
-    set_up_jax()
+    others = getattr(options, "num_processes", 1) > 1 or getattr(options, "engine", "local") != "local"
+    set_up_jax(shares=others)
     with interruptible(again):
         paths = importlib.import_module(STUDIES[name].module).run(options)
     for path in paths:

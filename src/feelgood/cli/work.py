@@ -9,10 +9,16 @@ from pathlib import Path
 __all__ = ["compiled_code", "interruptible", "set_up_jax"]
 
 
-def set_up_jax() -> None:
-    """Makes every core a device and keeps compiled code from one command to the next."""
+def set_up_jax(*, shares: bool = False) -> None:
+    """Makes every core a device and keeps compiled code from one command to the next.
+
+    Args:
+      shares: whether other processes compute on this machine's accelerator for this one, which then leaves it to them.
+    """
     import jax
 
+    if shares:
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     # Each core a device, so that runs are spread over them; where there is a GPU this changes nothing.
     jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
     # What was compiled once is not compiled again by the next command.

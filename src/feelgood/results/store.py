@@ -174,7 +174,7 @@ def in_words(value: Any, depth: int = 5) -> Any:
 
 # Options that say where a study runs, in which pieces, where its results go and what they are drawn beside, but not
 # what they are.
-_ELSEWHERE = ("output", "engine", "ray_address", "seeds_per_task", "checkpoints", "reference")
+_ELSEWHERE = ("output", "engine", "ray_address", "num_processes", "seeds_per_task", "checkpoints", "reference")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Where the work of a study is done: on this machine, or on a Ray cluster. The results are the same.
+"""Where the work of a study is done: here, in several processes, or on a Ray cluster. The results are the same.
 
 A study is a list of plans. A plan is a generator: it yields the tasks that it needs next, is sent their tables and
 returns its result, so that what depends on what (a round of tuning on the one before) is ordinary code. A task is a
@@ -14,16 +14,18 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
+from multiprocessing import connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
-from feelgood.checks import check_choice
+from feelgood.checks import check_choice, check_count
+from feelgood.studies.worker import Worker, set_up_jax
 
-__all__ = ["Engine", "EngineOptions", "Plan", "Task", "carry_out", "local", "on_ray", "run_plans"]
+__all__ = ["Engine", "EngineOptions", "Plan", "Task", "carry_out", "in_processes", "local", "on_ray", "run_plans"]
 
 MOST_RETRIES = 3
 
@@ -71,9 +73,14 @@ class EngineOptions:
     ray)."""
     ray_address: str = ""
     """Of the cluster, for the engine ray; empty for what RAY_ADDRESS says, or else a cluster on this machine alone."""
+    num_processes: int = 1
+    """Tasks that run at a time with the engine local, each in a process of its own; with 1, in this one."""
 
     def __post_init__(self):
         check_choice("engine", self.engine, ("local", "ray"))
+        check_count("num_processes", self.num_processes)
+        if self.num_processes > 1 and self.engine != "local":
+            raise ValueError(f"num_processes must be 1 with the engine {self.engine!r}, got {self.num_processes}")
         if self.ray_address and self.engine != "ray":
             raise ValueError(f"ray_address must be left out with the engine {self.engine!r}, got {self.ray_address!r}")
         if self.engine == "ray" and importlib.util.find_spec("ray") is None:
@@ -139,15 +146,21 @@ def run_plans(
     from feelgood.results.progress import bar
 
     folder = output / "cells"
-    with bar() as progress:
-        local_engine = nullcontext(local(folder, progress))
-        with on_ray(options.ray_address) if options.engine == "ray" else local_engine as engine:
-            title = title or {"local": "", "ray": "on Ray"}[options.engine]
-            with progress.count(title, len(plans)) if title else nullcontext(lambda _: None) as done:
-                results = carry_out(plans, folder, engine, done)
-            for name, values in engine.facts.items():
-                facts[name] = sorted({*facts.get(name, ()), *values})
+    with bar() as progress, _engine(options, folder, progress) as engine:
+        title = title or {"local": "", "ray": "on Ray"}[options.engine]
+        with progress.count(title, len(plans)) if title else nullcontext(lambda _: None) as done:
+            results = carry_out(plans, folder, engine, done)
+        for name, values in engine.facts.items():
+            facts[name] = sorted({*facts.get(name, ()), *values})
     return results
+
+
+def _engine(options: EngineOptions, folder: Path, progress: Any) -> AbstractContextManager[Engine]:
+    if options.engine == "ray":
+        return on_ray(options.ray_address)
+    if options.num_processes > 1:
+        return in_processes(folder, progress, options.num_processes)
+    return nullcontext(local(folder, progress))
 
 
 def _checkpoint(folder: Path, file: str) -> Path:
@@ -163,6 +176,49 @@ def local(folder: Path, progress: Any) -> Engine:
     return Engine(lambda task: task, first, 1, {})
 
 
+@contextmanager
+def in_processes(folder: Path, progress: Any, num_processes: int) -> Iterator[Engine]:
+    """Runs tasks here, `num_processes` at a time, each in a process of its own, with checkpoints in `folder`.
+
+    It pays where one task leaves the machine half idle, as a run on Atari does. Ctrl-C, or a task that fails, stops the
+    others; each keeps its checkpoint first.
+    """
+    running: dict[str, Worker] = {}
+    settings = _settings()
+
+    def first(tasks: Sequence[Task]) -> tuple[int, Any]:
+        while True:
+            for task in tasks:
+                if task.file not in running and len(running) < num_processes:
+                    running[task.file] = Worker(task.name, task.run, _checkpoint(folder, task.file), settings, progress)
+            for pipe in connection.wait([worker.pipe for worker in running.values()]):
+                file, worker = next((file, worker) for file, worker in running.items() if worker.pipe is pipe)
+                if worker.hear():
+                    del running[file]
+                    return [task.file for task in tasks].index(file), worker.result()
+
+    try:
+        yield Engine(lambda task: task, first, num_processes, {})
+    finally:
+        try:
+            for worker in running.values():
+                worker.stop()
+            for worker in running.values():
+                worker.wait()
+        except KeyboardInterrupt:  # again
+            for worker in running.values():
+                worker.kill()
+            raise
+
+
+def _settings() -> dict[str, Any]:
+    """What processes that work for this one must know of its JAX."""
+    import jax
+
+    names = ("jax_num_cpu_devices", "jax_platforms", "jax_compilation_cache_dir", "jax_enable_x64")
+    return {name: getattr(jax.config, name) for name in names}
+
+
 _SILENT = SimpleNamespace(task=lambda name, total: nullcontext(lambda progress: None))
 
 
@@ -170,9 +226,7 @@ def _work(run: Callable[..., Any], settings: Mapping[str, Any]) -> tuple[Any, st
     """Runs a task on a worker, with JAX set up as in the process that leads; also says what it ran on."""
     import jax
 
-    for name, value in settings.items():
-        if getattr(jax.config, name) != value:
-            jax.config.update(name, value)
+    set_up_jax(settings)
     table = run(_SILENT, None)
     devices = jax.local_devices()
     return table, f"{len(devices)} x {devices[0].device_kind}"
@@ -194,10 +248,7 @@ def on_ray(address: str = "") -> Iterator[Engine]:
     ray: Any = importlib.import_module("ray")
     facts: dict[str, list[str]] = {"workers": []}
     names: dict[Any, str] = {}
-    settings = {
-        name: getattr(jax.config, name)
-        for name in ("jax_num_cpu_devices", "jax_platforms", "jax_compilation_cache_dir", "jax_enable_x64")
-    }
+    settings = _settings()
     began_here = not ray.is_initialized()
 
     @cache

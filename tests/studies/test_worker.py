@@ -1,0 +1,219 @@
+"""Tasks in processes of their own: the same tables, whatever becomes of the processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from functools import partial
+
+import jax
+import pandas as pd
+import pytest
+
+from feelgood.results import style
+from feelgood.results.progress import Moment
+from feelgood.studies import nchain
+from feelgood.studies.engine import EngineOptions, Task, carry_out, in_processes
+from feelgood.studies.nchain import NChainStudy
+
+# What processes run must be found by their names.
+TASKS = '''
+import os, pathlib, signal, time
+import pandas as pd
+from feelgood.results.progress import Moment
+
+def square(n, progress, checkpoint):
+    with progress.task(f"square {n}", 2) as report:
+        report(Moment(1, f"half of {n}"))
+    return pd.DataFrame({"value": [n * n], "process": [os.getpid()]})
+
+def wait_for(path):
+    began = time.monotonic()
+    while not pathlib.Path(path).exists():
+        if time.monotonic() - began > 60:
+            raise TimeoutError
+        time.sleep(0.05)
+
+def meet(mine, other, progress, checkpoint):
+    """Ends only if the other one runs at the same time."""
+    pathlib.Path(mine).touch()
+    wait_for(other)
+    return square(3, progress, checkpoint)
+
+def after(path, name, progress, checkpoint):
+    wait_for(path)
+    return globals()[name](progress, checkpoint)
+
+def device(progress, checkpoint):
+    import jax
+
+    facts = jax.local_device_count(), jax.config.jax_enable_x64, jax.random.key(3)
+    return pd.DataFrame({"value": [str(fact) for fact in facts]})
+
+def refuse(progress, checkpoint):
+    raise ValueError("disk must be bigger, got 3")
+
+class Odd(Exception):
+    def __init__(self, one, other):
+        super().__init__(f"{one} and {other}")
+
+def oddly(progress, checkpoint):
+    raise Odd(1, 2)
+
+def die(progress, checkpoint):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def long(progress, checkpoint):
+    """Keeps what it has on Ctrl-C."""
+    checkpoint.write_text("begun")
+    with progress.task("long", 1) as report:
+        report(Moment(0, str(os.getpid())))
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            checkpoint.write_text("kept")
+            raise
+'''
+
+
+@pytest.fixture
+def tasks(tmp_path, monkeypatch):
+    (tmp_path / "tasks_apart.py").write_text(TASKS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import tasks_apart
+
+    yield tasks_apart
+    sys.modules.pop("tasks_apart")
+
+
+class Watching:
+    """A bar that notes what it is told."""
+
+    def __init__(self, on_report=lambda moment: None):
+        self.heard, self._on_report = [], on_report
+
+    @contextmanager
+    def task(self, name, total):
+        self.heard.append((name, total))
+
+        def report(moment):
+            self.heard.append(moment)
+            self._on_report(moment)
+
+        yield report
+        self.heard.append(f"{name} is over")
+
+
+def plan(*runs):
+    """A plan of some tasks at once."""
+    tables = yield [Task(f"task {i}", f"{i}.parquet", run) for i, run in runs]
+    return [table["value"].iloc[0] for table in tables], {table["process"].iloc[0] for table in tables}
+
+
+def test_tables_come_back_to_their_tasks_and_reports_to_the_bar(tasks, tmp_path):
+    bar = Watching()
+    with in_processes(tmp_path, bar, 2) as engine:
+        plans = [plan(*((n, partial(tasks.square, n)) for n in numbers)) for numbers in ((2, 3), (4,))]
+        (few, one), (some, other) = carry_out(plans, tmp_path, engine)
+    assert (few, some) == ([4, 9], [16])
+    assert len(one | other | {os.getpid()}) == 4
+    assert sorted(map(str, bar.heard)) == sorted(
+        str(said) for n in (2, 3, 4) for said in ((f"square {n}", 2), Moment(1, f"half of {n}"), f"square {n} is over")
+    )
+
+
+def test_tasks_run_at_the_same_time(tasks, tmp_path):
+    here, there = str(tmp_path / "here"), str(tmp_path / "there")
+    with in_processes(tmp_path, Watching(), 2) as engine:
+        both = plan((1, partial(tasks.meet, here, there)), (2, partial(tasks.meet, there, here)))
+        assert carry_out([both], tmp_path, engine)[0][0] == [9, 9]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        ("refuse", ValueError, "disk must be bigger, got 3"),
+        ("oddly", RuntimeError, "Odd: 1 and 2"),
+        ("die", ChildProcessError, "task short was lost: its process ended with code -9"),
+    ],
+)
+def test_what_goes_wrong_is_said_here_and_the_others_keep_what_they_have(tasks, tmp_path, name, kind, message):
+    kept = tmp_path / "long.checkpoint.npz"
+    fails = partial(tasks.after, str(kept), name)
+    with pytest.raises(kind) as caught, in_processes(tmp_path, Watching(), 2) as engine:
+        engine.first([Task("long", "long.parquet", tasks.long), Task("short", "short.parquet", fails)])
+    assert str(caught.value) == message
+    assert kept.read_text() == "kept"
+
+
+def test_ctrl_c_reaches_every_task_once(tasks, tmp_path):
+    stop = lambda moment: os.kill(os.getpid(), signal.SIGINT)
+    bar = Watching(stop)
+    with pytest.raises(KeyboardInterrupt), in_processes(tmp_path, bar, 1) as engine:
+        engine.first([Task("long", "long.parquet", tasks.long)])
+    assert (tmp_path / "long.checkpoint.npz").read_text() == "kept"
+    assert bar.heard[-1] == "long is over"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(bar.heard[1].note), 0)
+
+
+def test_tasks_end_with_the_process_that_leads(tasks, tmp_path):
+    lead = f"""
+import sys; sys.path.insert(0, {str(tmp_path)!r})
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+import tasks_apart
+from feelgood.studies.engine import Task, in_processes
+
+if __name__ == "__main__":
+    bar = SimpleNamespace(task=lambda name, total: nullcontext(lambda moment: print(moment.note, flush=True)))
+    with in_processes(Path({str(tmp_path)!r}), bar, 1) as engine:
+        engine.first([Task("long", "long.parquet", tasks_apart.long)])
+"""
+    (tmp_path / "lead.py").write_text(lead)
+    with subprocess.Popen([sys.executable, tmp_path / "lead.py"], stdout=subprocess.PIPE, text=True) as process:
+        worker = int(process.stdout.readline())
+        process.kill()
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        try:
+            os.kill(worker, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("the task outlived the process that led")
+
+
+def test_jax_is_set_up_as_it_is_here(tasks, tmp_path):
+    with in_processes(tmp_path, Watching(), 1) as engine:
+        _, table = engine.first([Task("device", "device.parquet", tasks.device)])
+    ours = [str(value) for value in (jax.local_device_count(), jax.config.jax_enable_x64, jax.random.key(3))]
+    assert table["value"].tolist() == ours
+
+
+@pytest.mark.slow
+def test_a_study_leaves_the_same_bytes_in_processes(tmp_path, monkeypatch):
+    monkeypatch.setattr(style, "save", lambda figure, path: [])
+    options = {"lengths": (5, 6), "agents": ("dqn",), "num_steps": 1000, "tuning_seeds": (), "num_seeds": 2}
+    for name, num_processes in (("here", 1), ("apart", 2)):
+        study = NChainStudy(**options, num_processes=num_processes, output=tmp_path / name)
+        nchain.run(study, report=lambda _: None)
+    tables = [path.relative_to(tmp_path / "here") for path in (tmp_path / "here").rglob("*.parquet")]
+    assert len(tables) > 2
+    for table in tables:
+        pd.testing.assert_frame_equal(*(pd.read_parquet(tmp_path / name / table) for name in ("here", "apart")))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_processes": 0}, "num_processes must be a whole number of at least 1, got 0"),
+        ({"num_processes": 2, "engine": "ray"}, "num_processes must be 1 with the engine 'ray', got 2"),
+    ],
+)
+def test_bad_options_are_refused_in_one_sentence(options, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        EngineOptions(**options)

@@ -1,6 +1,13 @@
 """The parsers that commands share."""
 
 import argparse
+import contextlib
+import dataclasses
+import difflib
+import io
+import itertools
+import re
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -29,12 +36,42 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 
 def parse_options(kind: Any, arguments: Sequence[str], command: str, example: str) -> Any:
-    """Options of a dataclass from arguments; the help of the command ends with an example."""
+    """Options of a dataclass from arguments; the help of the command ends with an example.
+
+    Raises:
+      ValueError: where an option or its value makes no sense, with one sentence that says so.
+    """
     import tyro
 
+    said = io.StringIO()
     try:
-        return tyro.cli(kind, args=arguments, prog=command, description=kind.__doc__)
+        with contextlib.redirect_stderr(said):
+            parsed = tyro.cli(kind, args=arguments, prog=command, description=kind.__doc__)
     except SystemExit as end:
-        if not end.code:
-            print(f"example: {example}")
+        if end.code:
+            if f"Error parsing {kind.__name__}:" in said.getvalue() and isinstance(end.__context__, ValueError):
+                raise end.__context__ from None  # what the options themselves refuse
+            options = [f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(kind)]
+            raise ValueError(f"{_sentence(said.getvalue(), options)} ({command} --help lists the options)") from None
+        print(f"example: {example}")
         raise
+    sys.stderr.write(said.getvalue())  # warnings
+    return parsed
+
+
+_NO_NUMBER = re.compile(r"(--\S+): (?:invalid literal for (int)\(\)|could not convert string to (float)).*?: (.*)")
+
+
+def _sentence(box: str, options: Sequence[str]) -> str:
+    """What a box of several lines complains of: the first thing below its title, up to a rule."""
+    lines = [line.strip("│╭╮╰╯|+ ") for line in box.splitlines()]
+    title, *body = [line for line in lines if line] or [box]
+    parts = [list(part) for is_said, part in itertools.groupby(body, lambda line: bool(line.strip("─-"))) if is_said]
+    sentence = " ".join(parts[0]) if parts else title.strip("─- ")
+    if found := _NO_NUMBER.search(sentence):
+        option, whole, _, value = found.groups()
+        return f"{option} must be a {'whole ' if whole else ''}number, got {value}"
+    sentence = sentence[:1].lower() + sentence[1:].rstrip(".")
+    unknown = re.match(r"unrecognized options: (--[^\s,]+)", sentence)
+    near = difflib.get_close_matches(unknown[1], options, 1) if unknown else []
+    return f"{sentence}; did you mean {near[0]}?" if near else sentence

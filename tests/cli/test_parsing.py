@@ -1,0 +1,66 @@
+"""What is wrong with an option is said in one sentence."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from feelgood.cli.parsing import parse_options
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of a command."""
+
+    num_seeds: int = 3
+    rate: float = 0.1
+    preset: Literal["quick", "paper"] = "quick"
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        if self.rate > 1:
+            warnings.warn("rate is large", stacklevel=1)
+        if self.rate < 0:
+            raise ValueError("rate must not be negative")
+
+
+def parse(*arguments):
+    return parse_options(Options, arguments, "feelgood do", "feelgood do --rate 1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--num-seeds", "abc"], "--num-seeds must be a whole number, got 'abc'"),
+        (["--num-seeds", "1.5"], "--num-seeds must be a whole number, got '1.5'"),
+        (["--rate", "fast"], "--rate must be a number, got 'fast'"),
+        (["--preset", "slow"], "invalid choice 'slow' for argument '--preset'. Expected one of ('quick', 'paper')"),
+        (["--num-seed", "3"], "unrecognized options: --num-seed, 3; did you mean --num-seeds?"),
+        (["--everything"], "unrecognized options: --everything"),
+        (["stray"], "unrecognized options: stray"),
+        (["--rate"], "missing value for argument '--rate'. Expected 1 values"),
+    ],
+)
+def test_complaints_are_one_sentence(arguments, message, capsys):
+    with pytest.raises(ValueError, match=r"--help lists the options") as caught:
+        parse(*arguments)
+    assert str(caught.value) == f"{message} (feelgood do --help lists the options)"
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_the_options_themselves_refuse_is_passed_on():
+    with pytest.raises(ValueError, match=r"^rate must not be negative$"):
+        parse("--rate", "-1")
+
+
+def test_options_that_make_sense_are_taken_and_warnings_are_heard():
+    with pytest.warns(UserWarning, match="rate is large"):
+        assert parse("--rate", "2", "--names", "a", "b") == Options(rate=2.0, names=("a", "b"))
+
+
+def test_the_help_ends_with_the_example(capsys):
+    with pytest.raises(SystemExit) as end:
+        parse("--help")
+    assert not end.value.code
+    assert capsys.readouterr().out.endswith("example: feelgood do --rate 1\n")

@@ -24,7 +24,7 @@ from matplotlib.ticker import NullLocator
 
 from feelgood.results import statistics
 from feelgood.results.nchain import interval
-from feelgood.results.style import AGENT_COLOURS, STYLE
+from feelgood.results.style import STYLE, colours_of
 
 __all__ = [
     "HUMAN",
@@ -349,10 +349,11 @@ def draw_curves(curves: pd.DataFrame, published: pd.DataFrame | None = None) -> 
         figure = Figure(figsize=(2.7 * columns + 1.9, 2.2 * rows + 0.5), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False).ravel()
         handles: dict[str, Any] = {}
+        colours = colours_of(map(str, curves["agent"].unique()))
         for panel, game in zip(panels, games, strict=False):
             mine = curves[curves["game"] == game]
             for agent, group in mine.groupby("agent", sort=False):
-                colour = AGENT_COLOURS.get(str(agent), "0.5")
+                colour = colours[str(agent)]
                 if published is not None:
                     theirs = published[(published["game"] == game) & (published["agent"] == agent)]
                     if len(theirs):

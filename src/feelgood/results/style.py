@@ -1,12 +1,14 @@
 """One look for every figure: colour-blind safe, legible in print, the same colour for the same thing everywhere."""
 
+import itertools
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-__all__ = ["AGENT_COLOURS", "COLOURS", "STYLE", "save"]
+__all__ = ["AGENT_COLOURS", "COLOURS", "STYLE", "colours_of", "save"]
 
 # Okabe and Ito's palette, which readers with any common colour blindness can tell apart.
 COLOURS = {
@@ -37,6 +39,19 @@ AGENT_COLOURS = {
     "c51": COLOURS["yellow"],
     "iqn": "#004D40",
 }
+
+# For names without a colour of their own: first the palette of figures, then Tol's muted one.
+_CYCLE = [COLOURS[name] for name in ("blue", "red", "green", "orange", "pink", "sky", "black", "grey")]
+_CYCLE += ["#332288", "#117733", "#882255", "#44AA99", "#999933", "#AA4499", "#661100", "#6699CC"]
+
+
+def colours_of(names: Iterable[str], known: Mapping[str, str] = AGENT_COLOURS) -> dict[str, str]:
+    """Colours for names: their own where they have one, others in turn those that no one else has."""
+    names = list(names)
+    own = {name: known[name] for name in names if name in known}
+    free = itertools.cycle([colour for colour in _CYCLE if colour not in own.values()] or _CYCLE)
+    return {name: own.get(name) or next(free) for name in names}
+
 
 STYLE: dict[Any, Any] = {
     "figure.dpi": 110,

@@ -1,6 +1,5 @@
 """What to draw, in plain numbers, for whatever draws it: matplotlib, the page of a report, a program."""
 
-import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +8,7 @@ import pandas as pd
 
 from feelgood.results.nchain import interval
 from feelgood.results.regret import LOOKS
-from feelgood.results.style import AGENT_COLOURS, COLOURS
+from feelgood.results.style import AGENT_COLOURS, colours_of
 
 __all__ = [
     "Chart",
@@ -78,18 +77,10 @@ class Chart(NamedTuple):
     panels: Sequence[Panel]
 
 
-# For names without a colour of their own: first the palette of figures, then Tol's muted one.
-_CYCLE = [COLOURS[name] for name in ("blue", "red", "green", "orange", "pink", "sky", "black", "grey")]
-_CYCLE += ["#332288", "#117733", "#882255", "#44AA99", "#999933", "#AA4499", "#661100", "#6699CC"]
-
-
 def colours(names: Iterable[str]) -> dict[str, str]:
-    """Colours of agents and algorithms: their own where they have one, others in turn those that no one else has."""
-    names = list(names)
+    """Colours of agents and algorithms, see `colours_of`."""
     known = AGENT_COLOURS | {name: look[1] for name, look in LOOKS.items()}
-    own = {name: as_hex(known[name]) for name in names if name in known}
-    free = itertools.cycle([colour for colour in _CYCLE if colour not in own.values()] or _CYCLE)
-    return {name: own.get(name) or next(free) for name in names}
+    return colours_of(names, {name: as_hex(colour) for name, colour in known.items()})
 
 
 def as_hex(colour: str) -> str:

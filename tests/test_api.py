@@ -255,6 +255,40 @@ def test_what_does_not_fit_is_named_before_anything_runs(agent, env, settings, m
         feelgood.train(agent, env, **settings)
 
 
+KINDS = """
+import feelgood
+for agent, env, settings in [
+    ("dqn", None, {}),
+    ("dqn", "CartPole-v1", {"seeds": None}),
+    ("dqn", "CartPole-v1", {"hyper": [1]}),
+    ("dqn", "CartPole-v1", {"options": {}}),
+    ("dqn", "CartPole-v1", {"env_settings": 3}),
+    ("dqn", "CartPole-v1", {"folder": 3}),
+    (3, "CartPole-v1", {}),
+]:
+    try:
+        feelgood.train(agent, env, **settings)
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_arguments_of_another_kind_are_refused_in_one_sentence():
+    # Not here, where types are checked in every call.
+    said = subprocess.run([sys.executable, "-c", KINDS], capture_output=True, text=True, check=True).stdout
+    *sentences, agent = said.splitlines()
+    assert sentences == [
+        "env must be a name, a Task, an Environment or a function, got None",
+        "seeds must be a whole number or several, got None",
+        "hyper must be a mapping from names to values, got [1]",
+        "options must be a feelgood.agents.Options, got {}",
+        "env_settings must be a mapping from names to values, got 3",
+        "folder must be a path, got 3",
+    ]
+    assert agent.startswith("agent must be one of 'fg_ulmcdqn', ")
+    assert agent.endswith(", got 3")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", ["fg_ulmcdqn", "dqn"])
 def test_the_defaults_come_to_solve_the_cart_pole(agent):

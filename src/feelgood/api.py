@@ -5,10 +5,11 @@ N-chain protocol inside XLA, and `CONTROL` for everything else.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal, atari_hyper, check_hyper
-from feelgood.checks import check_choice, check_count, check_finite
+from feelgood.checks import check_choice, check_count, check_finite, check_kind
 from feelgood.envs import Environment
 from feelgood.envs.external import Task, vector_task
 from feelgood.envs.gym import GymEnv
@@ -212,6 +213,8 @@ def train(
       >>> result.policy.evaluate(num_episodes=20).mean()  # doctest: +SKIP
     """
     seeds = _seeds(seeds)
+    _check_kinds(env, hyper, options, env_settings)
+    check_kind("folder", folder, (str, Path, NoneType), "a path")
     if num_steps is not None:
         protocol["num_steps"] = num_steps
     kept = None if folder is None else Path(folder)
@@ -225,7 +228,16 @@ def train(
         return carry_out(job, kept, report, say)
 
 
+def _check_kinds(env: Any, hyper: Any, options: Any, env_settings: Any) -> None:
+    for name, value in (("hyper", hyper), ("env_settings", env_settings)):
+        check_kind(name, value, (Mapping, NoneType), "a mapping from names to values")
+    check_kind("options", options, (Options, NoneType), "a feelgood.agents.Options")
+    if not callable(env):
+        check_kind("env", env, (str, Task, Environment), "a name, a Task, an Environment or a function")
+
+
 def _seeds(seeds: int | Sequence[int]) -> list[int]:
+    check_kind("seeds", seeds, (int, np.integer, Iterable), "a whole number or several")
     several = [seeds] if isinstance(seeds, int | np.integer) else list(seeds)
     for seed in several:
         check_count("seeds", seed, minimum=0)
@@ -311,6 +323,7 @@ def prepare(
       ValueError: if something is unknown or does not fit.
     """
     protocol = protocol or {}
+    _check_kinds(env, hyper, options, env_settings)
     if not callable(agent):
         check_choice("agent", agent, ZOO)
     origin, task = task_of(env, env_settings)

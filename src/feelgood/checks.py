@@ -15,6 +15,7 @@ __all__ = [
     "check_count",
     "check_finite",
     "check_fraction",
+    "check_kind",
     "check_non_negative",
     "check_positive",
     "check_probability",
@@ -65,6 +66,12 @@ def check_probability(name: str, value: Any) -> None:
 def check_count(name: str, value: Any, *, minimum: int = 1) -> None:
     """Require a whole number of at least `minimum`."""
     _check(name, value, f"a whole number of at least {minimum}", lambda x: (x >= minimum) & (x == np.floor(x)))
+
+
+def check_kind(name: str, value: Any, kinds: type | tuple[type, ...], allowed: str) -> None:
+    """Require an instance of `kinds`; `allowed` says in words what that is."""
+    if not isinstance(value, kinds):
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:

@@ -5,6 +5,7 @@ import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -16,11 +17,12 @@ import feelgood.training.host
 from feelgood.agents import ZOO, atari_hyper
 from feelgood.cli.run import restored
 from feelgood.envs.external import ATARI_GAMES
-from feelgood.results import store
+from feelgood.results import charts, store
 from feelgood.results.atari import PAPER_SCORES
 from feelgood.studies import atari, atari_runs
 from feelgood.studies.atari import AGENTS, GAMES, AtariStudy
 from feelgood.training import Interrupted
+from feelgood.training.host import Point
 from feelgood.training.machinery import HostProtocol
 
 
@@ -296,6 +298,35 @@ def tiny(output):
     )
 
 
+def test_curves_of_a_study_under_way_can_be_had(tmp_path, monkeypatch):
+    asked = iter([(2, Interrupted), (1, Interrupted), (3, None), (3, None)])
+
+    def fake_train(*arguments, report, say, **settings):
+        num_points, error = next(asked)
+        points = [Point(300 * i, 5.0 * i, 0.0, 10.0, np.nan, 0, np.nan, 1.0 * i, True) for i in range(num_points)]
+        for point in points:
+            report(point)
+        if error is not None:
+            raise error
+        return SimpleNamespace(curve=points)
+
+    monkeypatch.setattr(feelgood.training.host, "train", fake_train)
+    study = dataclasses.replace(tiny(tmp_path), hyper=(), vary=("feel_good_weight=0.01,0.1",))
+    for known in ([0, 300], [0]):  # a run that goes on tells its curve from the beginning
+        with pytest.raises(Interrupted):
+            atari.run(study)
+        curves = feelgood.load_results(tmp_path)
+        assert curves["step"].tolist() == known
+        assert curves["agent"].tolist() == ["fg_ulmcdqn feel_good_weight=0.01"] * len(known)
+    assert "curves" in charts.available(charts.tables_of(tmp_path))
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "write_text", Mock(side_effect=OSError("disk full")))
+        store.write_so_far(tmp_path / "cells" / "x.checkpoint.npz", curves)  # ends no run
+    atari.run(study, report=lambda _: None)
+    assert not list(tmp_path.glob("cells/*.csv"))
+    assert feelgood.load_results(tmp_path, "curves")["step"].tolist() == [0, 300, 600] * 2
+
+
 # Convolutions take XLA half a minute to compile, twice here.
 @pytest.mark.parametrize("network", ["mlp", pytest.param("nature", marks=pytest.mark.slow)])
 def test_a_real_run_is_stopped_and_resumed_to_its_end(tmp_path, monkeypatch, capsys, network):
@@ -315,8 +346,7 @@ def test_a_real_run_is_stopped_and_resumed_to_its_end(tmp_path, monkeypatch, cap
         patched.setattr(feelgood.training.host, "stop_on_signal", stop_soon)
         with pytest.raises(Interrupted):
             atari.run(tiny(tmp_path))
-    (folder,) = (tmp_path / "cells").iterdir()
-    assert folder.suffix == ".checkpoint"
+    (folder,) = (tmp_path / "cells").glob("*.checkpoint")
     assert (folder / "state.npz").exists()
     manifest = store.read_study(tmp_path)
     assert not manifest["finished"]

@@ -42,6 +42,7 @@ __all__ = [
     "read_table",
     "recorded",
     "write_manifest",
+    "write_so_far",
     "write_table",
     "write_text",
 ]
@@ -113,7 +114,7 @@ def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
     """The results of a study as a tidy table.
 
     Args:
-      path: the study's folder.
+      path: the study's folder. Of a study on Atari that is under way, the curves so far can be had.
       table: name of one of its tables, without ending; if not given, its `curves` (a row per run and evaluation), or
         its only table where it has no curves.
 
@@ -127,6 +128,9 @@ def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
     folder = Path(path)
     # Where a table has both forms, Parquet is the one with exact numbers and types.
     files = {file.stem: file for ending in ("csv", "parquet") for file in sorted(folder.glob(f"*.{ending}"))}
+    so_far = sorted(folder.glob("cells/*.so-far.csv"))
+    if not files and so_far and table in (None, "curves"):
+        return pd.concat(map(_read_csv, so_far), ignore_index=True)
     if not files:
         raise ValueError(f"folder {folder} holds no results" + _why_empty(folder))
     if table is None:
@@ -135,6 +139,16 @@ def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
         table = "curves" if "curves" in files else next(iter(files))
     check_choice("table", table, files)
     return read_table(files[table]) if files[table].suffix == ".parquet" else _read_csv(files[table])
+
+
+def write_so_far(checkpoint: Path, curve: pd.DataFrame) -> None:
+    """Keeps the curve of a run that is under way beside its checkpoint, where `load_results` finds it.
+
+    A disk that does not take it ends no run.
+    """
+    name = checkpoint.name.removesuffix(".checkpoint.npz")
+    with suppress(OSError):
+        write_text(checkpoint.with_name(f"{name}.so-far.csv"), curve.to_csv(index=False))
 
 
 def _why_empty(folder: Path) -> str:

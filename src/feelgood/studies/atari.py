@@ -421,6 +421,8 @@ def run(study: AtariStudy, report=print) -> list[Path]:
         report(texts[name])
         for name, drawn in figure.items():
             paths += style.save(drawn, study.output / name)
+        for path in cells.glob("*.so-far.csv"):
+            path.unlink()
     return paths
 
 

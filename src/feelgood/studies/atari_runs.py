@@ -95,6 +95,7 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
     """Trains a run."""
     from feelgood import agents
     from feelgood.envs.external import atari
+    from feelgood.results import store
     from feelgood.results.progress import Moment
     from feelgood.training.host import train
 
@@ -102,6 +103,7 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
     make = lambda spaces, hyper: agents.make_agent(run.agent, spaces, hyper, options)
     task = atari(run.game, **run.emulator)
     said: list[str] = []
+    points: list[Any] = []
     with progress.task(run.name, protocol.num_steps // protocol.evaluation_period) as report:
         before = None
 
@@ -112,6 +114,9 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
                 rate = FRAMES_PER_STEP * (point.step - before.step) / (point.seconds - before.seconds)
                 note = f"{FRAMES_PER_STEP * point.step:,} frames, {rate:,.0f} a second, {note}"
             before = point
+            points.append(point)
+            if checkpoint is not None:
+                store.write_so_far(checkpoint, tabulate(run, hyper, points, resumed=bool(said)).assign(agent=run.label))
             report(Moment(point.step // protocol.evaluation_period, note))
 
         def say(text: str) -> None:

@@ -46,10 +46,10 @@ MAKERS = {
 
 
 def tables_of(folder: Path) -> dict[str, pd.DataFrame]:
-    """All tables of a study's folder, by name."""
+    """All tables of a study's folder, by name; of one that is under way, its curves so far."""
     names = {file.stem for ending in ("csv", "parquet") for file in folder.glob(f"*.{ending}")}
     if not names:
-        load_results(folder)  # says what is wrong
+        return {"curves": load_results(folder)}  # or says what is wrong
     return {name: load_results(folder, name) for name in sorted(names)}
 
 

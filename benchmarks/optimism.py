@@ -1,0 +1,102 @@
+"""How high the feel-good term lifts values where nothing is earned, by its weight η.
+
+python benchmarks/optimism.py
+
+Plays Venture as draws from the prior do, each environment mostly one action of its own, and trains FG-ULMCDQN on what
+was seen, every second row and column of it, without playing on. Nothing is earned, so all values should be 0; what
+lifts them is the term η·max_a Q(s₁, a). Where states look alike, an action that is taken with probability p is lifted
+until the temporal differences pull as hard: p·(1 − γⁿ)·Q = η. Actions that were hardly tried are lifted most, which is
+how the term explores; rewards that are worth less than that are drowned in it until the action has been tried.
+"""
+
+import argparse
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from feelgood import agents
+from feelgood.envs.external import atari
+from feelgood.replay.frames import frame_replay
+from feelgood.training.group import Group
+
+NUM_ENVS, STRETCH, N_STEP, DISCOUNT = 20, 50, 3, 0.99
+
+
+def play(task, num_steps, own_action, seed):
+    """A replay of play in which an environment takes its own action with that probability, any other otherwise."""
+    height, width = task.frame_shape
+    ring = frame_replay(
+        num_steps + 1,
+        NUM_ENVS,
+        (height // 2, width // 2),
+        task.frame_dtype,
+        num_actions=task.num_actions,
+        stack=task.stack,
+        n_step=N_STEP,
+    )
+    rng, group, add, state = (
+        np.random.default_rng(seed),
+        Group(task, NUM_ENVS),
+        jax.jit(ring.add, donate_argnums=0),
+        ring.init(),
+    )
+    own = rng.integers(0, task.num_actions, NUM_ENVS)
+    group.begin(seed, np.zeros(NUM_ENVS, int))
+    earned, taken = 0.0, np.zeros(task.num_actions)
+    for i in range(num_steps + 1):
+        arrival = group.receive()
+        earned += np.abs(arrival.reward).sum() if i else 0
+        state = add(state, arrival._replace(frame=arrival.frame[:, ::2, ::2]))
+        any_action = rng.integers(0, task.num_actions, NUM_ENVS)
+        actions = np.where(rng.random(NUM_ENVS) < own_action, own, any_action)
+        np.add.at(taken, actions, 1)
+        group.send(jnp.asarray(actions))
+    group.receive()
+    group.close()
+    return ring, state, taken / taken.sum(), earned
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--game", default="venture")
+    parser.add_argument("--weights", type=float, nargs="+", default=[0.0, 3e-4, 1e-3], help="values of η")
+    parser.add_argument("--num-updates", type=int, default=10_000)
+    parser.add_argument("--num-steps", type=int, default=3000, help="that each environment plays")
+    parser.add_argument("--own-action", type=float, default=0.7, help="how often an environment takes its own action")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    task = atari(options.game, pixel_scale=1 / 255)
+    ring, played, taken, earned = play(task, options.num_steps, options.own_action, options.seed)
+    print(f"{options.game}: {earned:.0f} earned; actions are taken with probabilities", np.round(taken, 3), flush=True)
+    spaces = agents.Spaces((task.stack, *played.frame.shape[2:]), task.num_actions, task.decode)
+    hyper = agents.atari_hyper("fg_ulmcdqn", 1 / 255)
+    for weight in options.weights:
+        agent = agents.make_agent(
+            "fg_ulmcdqn", spaces, hyper | {"feel_good_weight": weight}, agents.Options(double=True)
+        )
+
+        @jax.jit
+        def advance(key, state, played, agent=agent):
+            batches = ring.sample(key, played, STRETCH * 32, DISCOUNT)
+            batches = jax.tree.map(lambda x: x.reshape(STRETCH, 32, *x.shape[1:]), batches)
+            keys = jax.random.split(key, STRETCH)
+            ahead = jax.vmap(agent.look_ahead, (0, None, 0))(keys, state, batches)
+            update = lambda state, one: agent.update(one[0], state, one[1], 1.0, one[2])
+            state, info = jax.lax.scan(update, state, (keys, batches, ahead))
+            return state, jnp.mean(info.potential), ahead.max(-1).mean(), ahead.mean(), jnp.argmax(ahead[0, 0])
+
+        state = agent.init(jax.random.key(options.seed))
+        for i in range(options.num_updates // STRETCH):
+            state, potential, best, mean, action = advance(jax.random.key(i), state, played)
+            if (i + 1) * STRETCH % 500 == 0:
+                state = agent.sync(state)
+            if (i + 1) * STRETCH % 2500 == 0:
+                bound = weight / taken[action] / (1 - DISCOUNT**N_STEP)
+                print(f"η = {weight:g}, {(i + 1) * STRETCH:6d} updates: best value {float(best):.3f},", end=" ")
+                print(f"mean {float(mean):.3f}, potential {float(potential):.1e};", end=" ")
+                print(f"action {action} is lifted towards {bound:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -125,6 +125,18 @@ def test_a_run_leaves_a_policy_that_has_learnt_a_figure_and_a_manifest(stopped_a
     assert manifest["seeds"] == {"training": {"first": 0, "count": 1}}
 
 
+def test_a_run_that_is_finished_is_not_run_again(stopped_and_continued, capsys):
+    folder, _ = stopped_and_continued
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    main([*COMMAND, "--output", str(folder)])
+    assert capsys.readouterr().out == (
+        f"train in {folder} is finished already; to train again, choose another folder or remove it\n"
+    )
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+    assert call(*COMMAND, "--seed", "1", "--output", str(folder)) == 2
+    assert "holds another study" in capsys.readouterr().err
+
+
 def test_an_evaluation_prints_the_mean_its_interval_and_each_return(stopped_and_continued, capsys):
     folder, _ = stopped_and_continued
     main(["evaluate", str(folder), "--num-episodes", "3"])

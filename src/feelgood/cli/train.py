@@ -114,8 +114,13 @@ def train(arguments: Sequence[str]) -> None:
 
 def execute(options: TrainOptions, again: str) -> None:
     """Trains as the options say; `again` is the command that goes on after Ctrl-C."""
+    from feelgood.results import store
+
     if importlib.util.find_spec("gymnasium") is None:
         raise ValueError("env needs a package that is not installed: pip install gymnasium")
+    if store.is_finished(options.output, "train", options):
+        print(f"train in {options.output} is finished already; to train again, choose another folder or remove it")
+        return
     set_up_jax()
     with interruptible(again):
         paths = run(options)

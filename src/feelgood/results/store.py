@@ -35,6 +35,7 @@ __all__ = [
     "describe_machine",
     "fingerprint",
     "in_words",
+    "is_finished",
     "load_results",
     "locked",
     "read_manifest",
@@ -291,8 +292,7 @@ def recorded(
         there.
     """
     path = output / "manifest.json"
-    options = dataclasses.asdict(spec)
-    label = fingerprint(study, {name: value for name, value in options.items() if name not in _ELSEWHERE})
+    options, label = dataclasses.asdict(spec), _label(study, spec)
     with locked(output):
         if path.exists() and read_manifest(path).get("label") != label:
             raise ValueError(f"output {output} holds another study; choose another folder or remove it")
@@ -318,6 +318,18 @@ def recorded(
         write()
         yield facts
         write(finished=True, wall_seconds=round(time.time() - began))
+
+
+def _label(study: str, spec: Any) -> str:
+    options = dataclasses.asdict(spec)
+    return fingerprint(study, {name: value for name, value in options.items() if name not in _ELSEWHERE})
+
+
+def is_finished(output: Path, study: str, spec: Any) -> bool:
+    """Whether a folder holds this very study, and its work ended well."""
+    path = output / "manifest.json"
+    found = read_manifest(path) if path.exists() else {}
+    return found.get("label") == _label(study, spec) and bool(found.get("finished"))
 
 
 def _remove_partials(output: Path) -> None:

@@ -1,0 +1,98 @@
+"""Training in one call: `feelgood.train("fg_ulmcdqn", "CartPole-v1")`.
+
+Whatever is not said has a default that suits the kind of environment: the paper's protocol on Atari, the released
+N-chain protocol inside XLA, and `CONTROL` for everything else.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from feelgood.agents import Options, anneal
+from feelgood.api.defaults import ATARI_OPTIONS, CONTROL, CONTROL_OPTIONS, CONTROL_PROTOCOL
+from feelgood.api.inside import train_inside
+from feelgood.api.learner import Learner, MakeAgent, check_kinds, make_learner, seeds_of
+from feelgood.api.outside import Job, carry_out, prepare, task_of
+from feelgood.api.result import Result
+from feelgood.checks import check_kind
+from feelgood.envs import Environment
+from feelgood.envs.external import Task
+from feelgood.results import store
+from feelgood.typing import Scalar
+
+__all__ = [
+    "ATARI_OPTIONS",
+    "CONTROL",
+    "CONTROL_OPTIONS",
+    "CONTROL_PROTOCOL",
+    "Job",
+    "Learner",
+    "Result",
+    "carry_out",
+    "prepare",
+    "task_of",
+    "train",
+]
+
+Env = str | Task | Environment | Callable[[int, bool], Any]
+
+
+def train(
+    agent: str | MakeAgent,
+    env: Env,
+    *,
+    num_steps: int | None = None,
+    seeds: int | Sequence[int] = 0,
+    hyper: Mapping[str, float] | None = None,
+    options: Options | None = None,
+    env_settings: Mapping[str, Any] | None = None,
+    schedule: Callable[[Any, Scalar], Any] = anneal,
+    folder: str | Path | None = None,
+    report: Callable[[int, Mapping[str, Any]], None] = lambda seed, row: None,
+    say: Callable[[str], None] = lambda text: None,
+    **protocol: Any,
+) -> Result:
+    """Trains an agent in an environment.
+
+    Args:
+      agent: a name of the zoo (`feelgood list agents`), or your own `(spaces, hyper) -> Agent`.
+      env: a Gymnasium name such as "CartPole-v1"; an Atari game as in "atari:venture"; a functional environment, which
+        trains inside XLA, all seeds at once; a `Task`; or your own function `(num_envs, training) -> VectorEnv`, see
+        `feelgood.envs.external.vector_task`.
+      num_steps: environment steps in all.
+      seeds: of initialisation, noise, minibatches and environments; several make a run each.
+      hyper: hyper-parameters that differ from the defaults.
+      options: of an agent of the zoo: widths of layers, double targets and so on.
+      env_settings: for `feelgood.envs.external.gym_task` or `atari`, where `env` is a name.
+      schedule: `(hyper, progress) -> hyper`.
+      folder: where to keep checkpoints, from which the same call goes on.
+      report: called with a seed and each row of its curve as it is known.
+      say: called with a sentence where something happens that the user should know.
+      protocol: other fields of `feelgood.training.machinery.HostProtocol`, or of `feelgood.training.Protocol` for
+        functional environments: batch_size, n_step, num_envs and so on.
+
+    Raises:
+      ValueError: if something is unknown or does not fit.
+      Interrupted: after Ctrl-C; with a folder, the same call goes on.
+
+    Example:
+      >>> result = train("fg_ulmcdqn", "CartPole-v1", num_steps=50_000)  # doctest: +SKIP
+      >>> result.plot()  # doctest: +SKIP
+      >>> result.policy.evaluate(num_episodes=20).mean()  # doctest: +SKIP
+    """
+    seeds = seeds_of(seeds)
+    check_kinds(env, hyper, options, env_settings)
+    check_kind("folder", folder, (str, Path, NoneType), "a path")
+    if num_steps is not None:
+        protocol["num_steps"] = num_steps
+    kept = None if folder is None else Path(folder)
+    hold = lambda: contextlib.nullcontext() if kept is None else store.locked(kept)
+    if isinstance(env, Environment):
+        learner = make_learner(agent, hyper, options or Options(), {}, schedule)
+        with hold():
+            return train_inside(learner, env, seeds, protocol, kept, report, say)
+    job = prepare(agent, env, seeds, hyper, options, env_settings, schedule, protocol)
+    with hold():
+        return carry_out(job, kept, report, say)

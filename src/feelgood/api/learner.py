@@ -1,0 +1,105 @@
+"""Who learns, and checks of what `feelgood.train` is told."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from types import NoneType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, check_hyper
+from feelgood.checks import check_choice, check_count, check_finite, check_kind
+from feelgood.envs import Environment
+from feelgood.envs.external import Task
+from feelgood.results import store
+from feelgood.training.evaluation import policy_of
+from feelgood.training.policy import Origin, Policy, zoo_agent
+from feelgood.typing import Scalar
+
+__all__ = ["Learner", "MakeAgent", "check_kinds", "label_of", "make_learner", "protocol_of", "seeds_of"]
+
+MakeAgent = Callable[[Spaces, Any], Agent]
+
+
+class Learner(NamedTuple):
+    """Who learns: everything about an agent but its state.
+
+    Attributes:
+      name: in the zoo, or "own".
+      make: `(spaces, hyper) -> Agent`.
+      hyper: all hyper-parameters.
+      options: of an agent of the zoo.
+      schedule: `(hyper, progress) -> hyper`.
+    """
+
+    name: str
+    make: MakeAgent
+    hyper: Mapping[str, float]
+    options: Options
+    schedule: Callable[[Any, Scalar], Any]
+
+    def policy(self, state: AgentState, task: Task, origin: Origin, num_chains: int = 1) -> Policy:
+        """What it has learnt, to be used."""
+        return Policy(
+            task,
+            self.make,
+            self.hyper,
+            policy_of(state),
+            self.name,
+            origin,
+            self.options,
+            num_chains,
+            self.schedule,
+        )
+
+
+def make_learner(agent: str | MakeAgent, hyper, options: Options, own: Mapping[str, Mapping], schedule) -> Learner:
+    """The agent of a name, or your own, with all its hyper-parameters; `own` holds those that differ from the zoo's."""
+    given = dict(hyper or {})
+    for name, value in given.items():
+        check_finite(f"hyper-parameter {name}", value)
+    if callable(agent):
+        return Learner("own", agent, given, options, schedule)
+    check_choice("agent", agent, ZOO)
+    whole = {**ZOO[agent].hyper, **own.get(agent, {})}
+    for name in given:
+        # Any of them may have an end to move to.
+        check_choice(f"hyper-parameter of {agent}", name if name in whole else name.removesuffix("_end"), whole)
+    check_hyper(given)
+    whole |= given
+    return Learner(agent, zoo_agent(agent, options), whole, options, schedule)
+
+
+def label_of(learner: Learner, *facts: Any) -> str:
+    """What a checkpoint belongs to. Of functions that are your own it knows the code, not what that calls."""
+    make = None if learner.name in ZOO else store.in_words(learner.make)
+    return f"{learner.name} {store.fingerprint(dict(learner.hyper), vars(learner.options), make, *facts)}"
+
+
+def check_kinds(env: Any, hyper: Any, options: Any, env_settings: Any) -> None:
+    """Refuses arguments of `feelgood.train` that are of another kind than they must be."""
+    for name, value in (("hyper", hyper), ("env_settings", env_settings)):
+        check_kind(name, value, (Mapping, NoneType), "a mapping from names to values")
+    check_kind("options", options, (Options, NoneType), "a feelgood.agents.Options")
+    if not callable(env):
+        check_kind("env", env, (str, Task, Environment), "a name, a Task, an Environment or a function")
+
+
+def seeds_of(seeds: int | Sequence[int]) -> list[int]:
+    """Seeds as a list, whether one is given or several."""
+    check_kind("seeds", seeds, (int, np.integer, Iterable), "a whole number or several")
+    several = [seeds] if isinstance(seeds, int | np.integer) else list(seeds)
+    for seed in several:
+        check_count("seeds", seed, minimum=0)
+    if not several or len({*several}) < len(several) or max(several) >= 2**32:
+        raise ValueError(f"seeds must be different whole numbers below 2^32, at least one, got {several!r}")
+    return [int(seed) for seed in several]
+
+
+def protocol_of(kind: Any, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    """A protocol of that kind: what is given, else the defaults, else its own."""
+    known: dict[str, Any] = {each.name: type(each.default) for each in fields(kind)}
+    for name, value in given.items():
+        check_choice("setting of the protocol", name, known)
+        check_count(name, value, minimum=0) if known[name] is int else check_finite(name, value)
+    return kind(**{**defaults, **{name: known[name](value) for name, value in given.items()}})

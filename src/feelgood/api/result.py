@@ -1,0 +1,49 @@
+"""What training leaves behind."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from feelgood.results import charts, figures, store, style
+from feelgood.training.policy import Policy, save_policy
+
+__all__ = ["Result"]
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What training leaves behind.
+
+    Attributes:
+      curve: one row for each seed and evaluation, the untrained network's first: `agent`, `environment`, `seed`,
+        `step`, `return` and more.
+      policies: the last policy of each seed.
+    """
+
+    curve: pd.DataFrame
+    policies: tuple[Policy, ...]
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the first seed."""
+        return self.policies[0]
+
+    def plot(self) -> Figure:
+        """Draws the evaluation return against steps, with a 95% interval where there are several seeds."""
+        return figures.draw(charts.make_chart("curves", {"curves": self.curve}))
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Writes `curves.parquet`, its figure, and `policy/` (with a folder for each seed where there are several).
+
+        Returns:
+          The files.
+        """
+        folder = Path(folder)
+        store.write_table(folder / "curves.parquet", self.curve)
+        paths = [folder / "curves.parquet", *style.save(self.plot(), folder / "curves")]
+        seeds = list(dict.fromkeys(self.curve["seed"]))
+        for seed, policy in zip(seeds, self.policies, strict=True):
+            paths += save_policy(folder / "policy" if len(seeds) == 1 else folder / "policy" / f"seed-{seed}", policy)
+        return paths

@@ -264,6 +264,9 @@ for agent, env, settings in [
     ("dqn", "CartPole-v1", {"options": {}}),
     ("dqn", "CartPole-v1", {"env_settings": 3}),
     ("dqn", "CartPole-v1", {"folder": 3}),
+    ("dqn", "CartPole-v1", {"seeds": "01"}),
+    ("dqn", "CartPole-v1", {"num_steps": "10"}),
+    ("dqn", "CartPole-v1", {"hyper": {3: 1.0}}),
     (3, "CartPole-v1", {}),
 ]:
     try:
@@ -284,6 +287,9 @@ def test_arguments_of_another_kind_are_refused_in_one_sentence():
         "options must be a feelgood.agents.Options, got {}",
         "env_settings must be a mapping from names to values, got 3",
         "folder must be a path, got 3",
+        "seeds must be a whole number of at least 0, got '01'",
+        "num_steps must be a whole number of at least 1, got '10'",
+        "hyper's names must be words, got 3",
     ]
     assert agent.startswith("agent must be one of 'fg_ulmcdqn', ")
     assert agent.endswith(", got 3")

@@ -27,6 +27,8 @@ def _check(name: str, value: Any, allowed: str, is_allowed) -> None:
     if jax is not None and isinstance(value, jax.core.Tracer):
         return
     try:
+        if isinstance(value, str | bytes):  # NumPy would read a number in it
+            raise ValueError
         numbers = np.asarray(value, dtype=float)
         ok = bool(np.all(is_allowed(numbers)))
     except (TypeError, ValueError):

@@ -1,5 +1,6 @@
 """What is wrong with an option is said in one sentence."""
 
+import sys
 import warnings
 from dataclasses import dataclass
 from typing import Literal
@@ -47,6 +48,21 @@ def test_complaints_are_one_sentence(arguments, message, capsys):
         parse(*arguments)
     assert str(caught.value) == f"{message} (feelgood do --help lists the options)"
     assert capsys.readouterr() == ("", "")
+
+
+def test_complaints_are_one_sentence_on_a_terminal_too(monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    for arguments, message in (
+        (
+            ["--num-seeds", "abc"],
+            "--num-seeds must be a whole number, got 'abc' (feelgood do --help lists the options)",
+        ),
+        (["--rate", "-1"], "rate must not be negative"),
+    ):
+        with pytest.raises(ValueError, match="must") as caught:
+            parse(*arguments)
+        assert str(caught.value) == message
 
 
 def test_what_the_options_themselves_refuse_is_passed_on():

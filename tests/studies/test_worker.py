@@ -1,5 +1,6 @@
 """Tasks in processes of their own: the same tables, whatever becomes of the processes."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from feelgood.results.progress import Moment
 from feelgood.studies import nchain
 from feelgood.studies.engine import EngineOptions, Task, carry_out, in_processes
 from feelgood.studies.nchain import NChainStudy
+from feelgood.studies.worker import Worker
 
 # What processes run must be found by their names.
 TASKS = '''
@@ -55,6 +57,14 @@ def device(progress, checkpoint):
 def refuse(progress, checkpoint):
     raise ValueError("disk must be bigger, got 3")
 
+def fork_and_die(progress, checkpoint):
+    if os.fork() == 0:  # holds the pipe too
+        time.sleep(60)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def no_table(progress, checkpoint):
+    return lambda: None
+
 class Odd(Exception):
     def __init__(self, one, other):
         super().__init__(f"{one} and {other}")
@@ -67,14 +77,14 @@ def die(progress, checkpoint):
 
 def long(progress, checkpoint):
     """Keeps what it has on Ctrl-C."""
-    checkpoint.write_text("begun")
-    with progress.task("long", 1) as report:
-        report(Moment(0, str(os.getpid())))
-        try:
+    try:
+        with progress.task("long", 1) as report:
+            checkpoint.write_text("begun")
+            report(Moment(0, str(os.getpid())))
             time.sleep(60)
-        except KeyboardInterrupt:
-            checkpoint.write_text("kept")
-            raise
+    except KeyboardInterrupt:
+        checkpoint.write_text("kept")
+        raise
 '''
 
 
@@ -137,6 +147,7 @@ def test_tasks_run_at_the_same_time(tasks, tmp_path):
         ("refuse", ValueError, "disk must be bigger, got 3"),
         ("oddly", RuntimeError, "Odd: 1 and 2"),
         ("die", ChildProcessError, "task short was lost: its process ended with code -9"),
+        ("fork_and_die", ChildProcessError, "task short was lost: its process ended with code -9"),
     ],
 )
 def test_what_goes_wrong_is_said_here_and_the_others_keep_what_they_have(tasks, tmp_path, name, kind, message):
@@ -146,6 +157,28 @@ def test_what_goes_wrong_is_said_here_and_the_others_keep_what_they_have(tasks, 
         engine.first([Task("long", "long.parquet", tasks.long), Task("short", "short.parquet", fails)])
     assert str(caught.value) == message
     assert kept.read_text() == "kept"
+
+
+def test_errors_bring_their_tracebacks(tasks, tmp_path):
+    for name, kind in (("refuse", ValueError), ("oddly", RuntimeError), ("no_table", Exception)):
+        with pytest.raises(kind) as caught, in_processes(tmp_path, Watching(), 1) as engine:
+            engine.first([Task("short", "short.parquet", getattr(tasks, name))])
+        assert "Traceback" in caught.value.__notes__[0]
+
+
+def test_a_task_that_dies_while_it_speaks_is_lost():
+    worker = Worker.__new__(Worker)
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    os.write(theirs.fileno(), (1000).to_bytes(4, "big") + b"not a thousand")
+    theirs.close()
+    process = multiprocessing.get_context("spawn").Process(target=int)
+    process.start()
+    worker.pipe, worker._process, worker._name = ours, process, "x"
+    assert worker.hear()
+    assert str(worker._error).startswith("task x was lost: its process ended with code")
+    worker._has_ended = False
+    worker._is_ready = True
+    worker.stop()  # nobody is there to be stopped
 
 
 def test_ctrl_c_reaches_every_task_once(tasks, tmp_path):

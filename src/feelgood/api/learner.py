@@ -80,6 +80,8 @@ def check_kinds(env: Any, hyper: Any, options: Any, env_settings: Any) -> None:
     """Refuses arguments of `feelgood.train` that are of another kind than they must be."""
     for name, value in (("hyper", hyper), ("env_settings", env_settings)):
         check_kind(name, value, (Mapping, NoneType), "a mapping from names to values")
+        for key in value or ():
+            check_kind(f"{name}'s names", key, str, "words")
     check_kind("options", options, (Options, NoneType), "a feelgood.agents.Options")
     if not callable(env):
         check_kind("env", env, (str, Task, Environment), "a name, a Task, an Environment or a function")
@@ -88,7 +90,7 @@ def check_kinds(env: Any, hyper: Any, options: Any, env_settings: Any) -> None:
 def seeds_of(seeds: int | Sequence[int]) -> list[int]:
     """Seeds as a list, whether one is given or several."""
     check_kind("seeds", seeds, (int, np.integer, Iterable), "a whole number or several")
-    several = [seeds] if isinstance(seeds, int | np.integer) else list(seeds)
+    several = [seeds] if np.ndim(seeds) == 0 else list(seeds)
     for seed in several:
         check_count("seeds", seed, minimum=0)
     if not several or len({*several}) < len(several) or max(several) >= 2**32:

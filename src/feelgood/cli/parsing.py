@@ -49,10 +49,11 @@ def parse_options(kind: Any, arguments: Sequence[str], command: str, example: st
             parsed = tyro.cli(kind, args=arguments, prog=command, description=kind.__doc__)
     except SystemExit as end:
         if end.code:
-            if f"Error parsing {kind.__name__}:" in said.getvalue() and isinstance(end.__context__, ValueError):
+            complaint = re.sub(r"\x1b\[[0-9;]*m", "", said.getvalue())  # without its colours
+            if f"Error parsing {kind.__name__}:" in complaint and isinstance(end.__context__, ValueError):
                 raise end.__context__ from None  # what the options themselves refuse
             options = [f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(kind)]
-            raise ValueError(f"{_sentence(said.getvalue(), options)} ({command} --help lists the options)") from None
+            raise ValueError(f"{_sentence(complaint, options)} ({command} --help lists the options)") from None
         print(f"example: {example}")
         raise
     sys.stderr.write(said.getvalue())  # warnings

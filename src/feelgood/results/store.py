@@ -76,7 +76,7 @@ def read_table(path: Path) -> pd.DataFrame:
 
 def write_text(path: Path, text: str) -> None:
     """Writes a text file."""
-    _atomically(path, lambda partial: partial.write_text(text))
+    _atomically(path, lambda partial: partial.write_text(text, "utf-8"))
 
 
 def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
@@ -87,7 +87,7 @@ def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
 def read_manifest(path: Path) -> dict[str, Any]:
     """Reads a manifest; a damaged file, or JSON that is no table of fields, gives a ValueError that names it."""
     try:
-        manifest = json.loads(path.read_text())
+        manifest = json.loads(path.read_text("utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"manifest {path} cannot be read ({error})") from error
     if not isinstance(manifest, dict):

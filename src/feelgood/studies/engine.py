@@ -191,9 +191,10 @@ def in_processes(folder: Path, progress: Any, num_processes: int) -> Iterator[En
             for task in tasks:
                 if task.file not in running and len(running) < num_processes:
                     running[task.file] = Worker(task.name, task.run, _checkpoint(folder, task.file), settings, progress)
-            for pipe in connection.wait([worker.pipe for worker in running.values()]):
-                file, worker = next((file, worker) for file, worker in running.items() if worker.pipe is pipe)
-                if worker.hear():
+            # A process that died may not show in its pipe, where one that it began holds that too.
+            connection.wait([worker.pipe for worker in running.values()], timeout=1.0)
+            for file, worker in running.items():
+                if worker.has_news() and worker.hear():
                     del running[file]
                     return [task.file for task in tasks].index(file), worker.result()
 
@@ -205,7 +206,7 @@ def in_processes(folder: Path, progress: Any, num_processes: int) -> Iterator[En
                 worker.stop()
             for worker in running.values():
                 worker.wait()
-        except KeyboardInterrupt:  # again
+        except BaseException:  # Ctrl-C again, say
             for worker in running.values():
                 worker.kill()
             raise

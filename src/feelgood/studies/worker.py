@@ -7,7 +7,8 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +53,20 @@ class Worker:
             self._process.start()
         theirs.close()
 
+    def has_news(self, seconds: float = 0.0) -> bool:
+        """Whether there is something to hear, or the process has ended; waits so long for it."""
+        return self.pipe.poll(seconds) or not self._process.is_alive()
+
     def hear(self) -> bool:
         """Waits for what the task says next; whether it has ended with that."""
+        while not self.has_news(1.0):
+            pass
         try:
+            if not self.pipe.poll():  # whatever else holds the other end of the pipe
+                raise EOFError
             kind, *what = self.pipe.recv()
-        except EOFError:
+        except (EOFError, OSError, pickle.UnpicklingError):
+            self._process.kill()  # where it lives, it cannot be understood any more
             self._process.join()
             reason = f"its process ended with code {self._process.exitcode}"
             kind, what = "error", [ChildProcessError(f"task {self._name} was lost: {reason}")]
@@ -90,8 +100,9 @@ class Worker:
             self.hear()
         if not self._is_ready:
             self._process.terminate()
-        elif not self._has_ended and self._process.pid is not None:
-            os.kill(self._process.pid, signal.SIGINT)
+        elif not self._has_ended and self._process.is_alive() and self._process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGINT)
 
     def wait(self) -> None:
         """Waits for a task that was asked to end."""
@@ -107,15 +118,13 @@ class Worker:
 
 @contextmanager
 def _deaf_to_ctrl_c() -> Iterator[None]:
-    """What is started here does not hear Ctrl-C until it asks for it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """What is started here does not hear Ctrl-C until it asks for it; this process hears it later."""
+    resource_tracker.ensure_running()  # or the first start of a process would begin to listen again
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 # In the process of the task.
@@ -125,16 +134,16 @@ def _work(pipe: Any, run: Callable[..., Any], checkpoint: Path, settings: Mappin
     os.setpgrp()  # Ctrl-C is for the process that leads, which passes it on
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # others use the accelerator too
-    said: tuple[str, Any]
     try:
         set_up_jax(settings)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         pipe.send(("ready",))
-        said = "table", run(_Telling(pipe), checkpoint)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        said = pickle.dumps(("table", run(_Telling(pipe), checkpoint)))
     except BaseException as error:
-        said = "error", _portable(error)
+        said = pickle.dumps(("error", _portable(error)))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    pipe.send(said)
+    pipe.send_bytes(said)
 
 
 def _end_with_parent() -> None:
@@ -146,11 +155,11 @@ def _end_with_parent() -> None:
 
 def _portable(error: BaseException) -> BaseException:
     """An error that can be sent, with its traceback as a note."""
-    error.add_note(traceback.format_exc())
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    error.add_note(traceback.format_exc())
     return error
 
 

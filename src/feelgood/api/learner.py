@@ -90,8 +90,10 @@ def check_kinds(env: Any, hyper: Any, options: Any, env_settings: Any) -> None:
 def seeds_of(seeds: int | Sequence[int]) -> list[int]:
     """Seeds as a list, whether one is given or several."""
     check_kind("seeds", seeds, (int, np.integer, Iterable), "a whole number or several")
-    several = [seeds] if np.ndim(seeds) == 0 else list(seeds)
+    given: Any = seeds.tolist() if isinstance(seeds, np.ndarray) else seeds
+    several: list[Any] = [given] if isinstance(given, str | int | np.integer) else list(given)
     for seed in several:
+        check_kind("seeds", seed, (str, int, float, np.number), "whole numbers")
         check_count("seeds", seed, minimum=0)
     if not several or len({*several}) < len(several) or max(several) >= 2**32:
         raise ValueError(f"seeds must be different whole numbers below 2^32, at least one, got {several!r}")

@@ -249,24 +249,24 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path):
 
 
 def test_ctrl_c_while_only_evaluations_are_left_keeps_the_training(tmp_path, monkeypatch):
-    settings, is_slow = {"folder": tmp_path, "label": "telling"}, threading.Event()
-    go_on, exploit = threading.Event(), host.Evaluator._evaluate
+    settings, go_on = {"folder": tmp_path, "label": "telling"}, threading.Event()
+    evaluate, keep_end = host.Evaluator._evaluate, host._Run._keep_end
 
     def slow(evaluator, key, agent):
-        if is_slow.is_set() and not go_on.wait(20):
+        if not go_on.wait(60):
             raise TimeoutError
-        return exploit(evaluator, key, agent)
+        return evaluate(evaluator, key, agent)
 
-    def stop_soon(point):
-        is_slow.set()  # from the first point on, evaluations wait for us
-        threading.Timer(
-            1.0, lambda: (os.kill(os.getpid(), signal.SIGINT), threading.Timer(1.0, go_on.set).start())
-        ).start()
+    def stop_then(run):
+        keep_end(run)
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Timer(1.0, go_on.set).start()
 
     with monkeypatch.context() as patch:
         patch.setattr(host.Evaluator, "_evaluate", slow)
+        patch.setattr(host._Run, "_keep_end", stop_then)
         with pytest.raises(Interrupted):
-            train(TASK, make_agent, PROTOCOL, HYPER, 3, report=stop_soon, **settings)
+            train(TASK, make_agent, PROTOCOL, HYPER, 3, **settings)
     said = []
     outcome = train(TASK, make_agent, PROTOCOL, HYPER, 3, say=said.append, **settings)
     assert said == ["continuing from step 240; the environments begin new episodes"]

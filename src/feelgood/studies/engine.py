@@ -183,20 +183,25 @@ def in_processes(folder: Path, progress: Any, num_processes: int) -> Iterator[En
     It pays where one task leaves the machine half idle, as a run on Atari does. Ctrl-C, or a task that fails, stops the
     others; each keeps its checkpoint first.
     """
+    from feelgood.training.batch import Interrupted, stop_on_signal
+
     running: dict[str, Worker] = {}
     settings = _settings()
 
     def first(tasks: Sequence[Task]) -> tuple[int, Any]:
-        while True:
-            for task in tasks:
-                if task.file not in running and len(running) < num_processes:
-                    running[task.file] = Worker(task.name, task.run, _checkpoint(folder, task.file), settings, progress)
-            # A process that died may not show in its pipe, where one that it began holds that too.
-            connection.wait([worker.pipe for worker in running.values()], timeout=1.0)
-            for file, worker in running.items():
-                if worker.has_news() and worker.hear():
-                    del running[file]
-                    return [task.file for task in tasks].index(file), worker.result()
+        with stop_on_signal() as stop:
+            while not stop.is_set():
+                for task in tasks:
+                    if task.file not in running and len(running) < num_processes:
+                        checkpoint = _checkpoint(folder, task.file)
+                        running[task.file] = Worker(task.name, task.run, checkpoint, settings, progress)
+                # A process that died may not show in its pipe, where one that it began holds that too.
+                connection.wait([worker.pipe for worker in running.values()], timeout=1.0)
+                for file, worker in running.items():
+                    if worker.has_news() and worker.hear():
+                        del running[file]
+                        return [task.file for task in tasks].index(file), worker.result()
+        raise Interrupted
 
     try:
         yield Engine(lambda task: task, first, num_processes, {})

@@ -179,7 +179,7 @@ def test_a_batch_killed_twice_at_any_moment_ends_with_the_bits_of_an_undisturbed
     assert_same_bits(curves_in(tmp_path / "curves.npz"), undisturbed)
 
 
-@pytest.mark.parametrize("begun_on_one", [False, True])
+@pytest.mark.parametrize("begun_on_one", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_two_devices_with_an_odd_number_of_runs_give_the_curves_of_one(
     tmp_path, script, stopped, undisturbed, begun_on_one
 ):

@@ -35,12 +35,8 @@ def play(task, num_steps, own_action, seed):
         stack=task.stack,
         n_step=N_STEP,
     )
-    rng, group, add, state = (
-        np.random.default_rng(seed),
-        Group(task, NUM_ENVS),
-        jax.jit(ring.add, donate_argnums=0),
-        ring.init(),
-    )
+    add, state = jax.jit(ring.add, donate_argnums=0), ring.init()
+    rng, group = np.random.default_rng(seed), Group(task, NUM_ENVS)
     own = rng.integers(0, task.num_actions, NUM_ENVS)
     group.begin(seed, np.zeros(NUM_ENVS, int))
     earned, taken = 0.0, np.zeros(task.num_actions)
@@ -72,9 +68,8 @@ def main():
     spaces = agents.Spaces((task.stack, *played.frame.shape[2:]), task.num_actions, task.decode)
     hyper = agents.atari_hyper("fg_ulmcdqn", 1 / 255)
     for weight in options.weights:
-        agent = agents.make_agent(
-            "fg_ulmcdqn", spaces, hyper | {"feel_good_weight": weight}, agents.Options(double=True)
-        )
+        weighted = {**hyper, "feel_good_weight": weight}
+        agent = agents.make_agent("fg_ulmcdqn", spaces, weighted, agents.Options(double=True))
 
         @jax.jit
         def advance(key, state, played, agent=agent):

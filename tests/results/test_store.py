@@ -171,7 +171,7 @@ def test_the_command_runs_the_same_study(spec):
 
 def test_where_and_in_which_pieces_a_study_runs_does_not_make_it_another(tmp_path):
     spec = NChainStudy(output=tmp_path)
-    for again in (spec, replace(spec, seeds_per_task=3)):
+    for again in (spec, replace(spec, seeds_per_task=3), replace(spec, num_processes=2)):
         with store.recorded(tmp_path, "nchain", again):
             pass
     with (

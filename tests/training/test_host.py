@@ -250,12 +250,12 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path):
 
 def test_ctrl_c_while_only_evaluations_are_left_keeps_the_training(tmp_path, monkeypatch):
     settings, go_on = {"folder": tmp_path, "label": "telling"}, threading.Event()
-    evaluate, keep_end = host.Evaluator._evaluate, host._Run._keep_end
+    seat, keep_end = host.Evaluator._seat, host._Run._keep_end
 
-    def slow(evaluator, key, agent):
+    def slow(evaluator, place, asked):
         if not go_on.wait(60):
             raise TimeoutError
-        return evaluate(evaluator, key, agent)
+        seat(evaluator, place, asked)
 
     def stop_then(run):
         keep_end(run)
@@ -263,7 +263,7 @@ def test_ctrl_c_while_only_evaluations_are_left_keeps_the_training(tmp_path, mon
         threading.Timer(1.0, go_on.set).start()
 
     with monkeypatch.context() as patch:
-        patch.setattr(host.Evaluator, "_evaluate", slow)
+        patch.setattr(host.Evaluator, "_seat", slow)
         patch.setattr(host._Run, "_keep_end", stop_then)
         with pytest.raises(Interrupted):
             train(TASK, make_agent, PROTOCOL, HYPER, 3, **settings)
@@ -275,13 +275,13 @@ def test_ctrl_c_while_only_evaluations_are_left_keeps_the_training(tmp_path, mon
 
 
 def test_training_goes_on_while_an_evaluation_takes_its_time(monkeypatch):
-    trained, evaluate, keep_end = threading.Event(), host.Evaluator._evaluate, host._Run._keep_end
+    trained, seat, keep_end = threading.Event(), host.Evaluator._seat, host._Run._keep_end
 
-    def slow(evaluator, key, agent):
+    def slow(evaluator, place, asked):
         assert trained.wait(20)  # so the training must not wait for it
-        return evaluate(evaluator, key, agent)
+        seat(evaluator, place, asked)
 
-    monkeypatch.setattr(host.Evaluator, "_evaluate", slow)
+    monkeypatch.setattr(host.Evaluator, "_seat", slow)
     monkeypatch.setattr(host._Run, "_keep_end", lambda run: (trained.set(), keep_end(run)))
     protocol = dataclasses.replace(PROTOCOL, evaluation_period=8)
     outcome = train(TASK, make_agent, protocol, HYPER, 3, num_evaluators=1)

@@ -2,19 +2,21 @@
 
 import queue
 import threading
-from collections.abc import Callable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from typing import Any
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from feelgood.agents import AgentState
 from feelgood.envs.external import Task
 from feelgood.typing import Array
 
-__all__ = ["Evaluator", "play", "policy_of", "stacked"]
+__all__ = ["Episodes", "Evaluator", "play", "policy_of", "stacked"]
 
 
 def policy_of(agent: AgentState) -> AgentState:
@@ -41,6 +43,53 @@ def stacked(stacks: np.ndarray | None, frames: np.ndarray, is_first: np.ndarray,
     return moved
 
 
+class Episodes:
+    """One episode in each lane of a vector environment, a step at a time.
+
+    Args:
+      env: from `task.make`; reset here.
+      task: what it belongs to.
+      seed: of the environments.
+      max_steps: an episode is cut off after so many.
+
+    Attributes:
+      frames: what the environments show, (lanes, *frame_shape).
+      observations: what a policy sees, (lanes, *observation_shape).
+      time: steps so far.
+      returns: of the episodes so far, (lanes,).
+      lengths: their steps so far, (lanes,).
+      is_over: whether all have ended.
+    """
+
+    def __init__(self, env: Any, task: Task, *, seed: int, max_steps: int):
+        self._env, self._task, self._max_steps = env, task, max_steps
+        self._playing = np.ones(env.num_envs, bool)
+        self.time, self.is_over = 0, False
+        self.returns, self.lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, int)
+        self.frames = self._shown(env.reset(seed=seed)[0])
+        self.observations = stacked(None, self.frames, self._playing, task.stack)
+
+    def _shown(self, seen: Any) -> np.ndarray:
+        return np.asarray(seen, self._task.frame_dtype).reshape(self._env.num_envs, *self._task.frame_shape)
+
+    def step(self, actions: ArrayLike) -> None:
+        """Takes a step in every lane."""
+        self.take(self._env.step(np.asarray(actions, np.int64)))
+
+    def take(self, answer: tuple[Any, ...]) -> None:
+        """Takes in what the environments answer to a step, as Gymnasium has it."""
+        seen, rewards, terminated, truncated, _ = answer
+        self.frames = self._shown(seen)
+        self.returns += np.where(self._playing, rewards, 0)
+        self.lengths += self._playing
+        self._playing &= ~(terminated | truncated)
+        self.time += 1
+        self.is_over = self.time == self._max_steps or not self._playing.any()
+        # A lane whose episode is over plays on unwatched, on stacks that may span two episodes.
+        none = np.zeros(len(self._playing), bool)
+        self.observations = stacked(self.observations, self.frames, none, self._task.stack)
+
+
 def play(
     env: Any,
     task: Task,
@@ -63,33 +112,36 @@ def play(
     Returns:
       Returns and lengths of the episodes, (lanes,).
     """
-    num_lanes = env.num_envs
-    frames = _frames(task, env.reset(seed=seed)[0], num_lanes)
-    stacks = stacked(None, frames, np.ones(num_lanes, bool), task.stack)
-    on_step(frames)
-    returns, lengths, playing = np.zeros(num_lanes), np.zeros(num_lanes, int), np.ones(num_lanes, bool)
-    for time in range(max_steps):
-        actions = np.asarray(act(time, stacks), np.int64)
-        seen, rewards, terminated, truncated, _ = env.step(actions)
-        frames = _frames(task, seen, num_lanes)
-        returns += np.where(playing, rewards, 0)
-        lengths += playing
-        playing &= ~(terminated | truncated)
-        on_step(frames)
-        if not playing.any():
-            break
-        # A lane whose episode is over plays on unwatched, on stacks that may span two episodes.
-        stacks = stacked(stacks, frames, np.zeros(num_lanes, bool), task.stack)
-    return returns, lengths
+    episodes = Episodes(env, task, seed=seed, max_steps=max_steps)
+    on_step(episodes.frames)
+    while not episodes.is_over:
+        episodes.step(act(episodes.time, episodes.observations))
+        on_step(episodes.frames)
+    return episodes.returns, episodes.lengths
 
 
-def _frames(task: Task, seen: Any, num_lanes: int) -> np.ndarray:
-    """What a vector environment shows, in the task's form."""
-    return np.asarray(seen, task.frame_dtype).reshape(num_lanes, *task.frame_shape)
+class _Asked(NamedTuple):
+    """An evaluation that waits for its turn."""
+
+    answer: "Future[tuple[np.ndarray, np.ndarray]]"
+    key: Array
+    agent: Any
+
+
+@dataclass
+class _Place:
+    """Where one evaluation after the other is played, in the same environments."""
+
+    env: Any = None  # made when first needed
+    episodes: Episodes | None = None  # None where nothing is played
+    answer: "Future[tuple[np.ndarray, np.ndarray]] | None" = None
 
 
 class Evaluator:
-    """Plays evaluation episodes in threads, each evaluation with the parameters that it was asked with.
+    """Plays evaluation episodes beside the training, each evaluation with the parameters that it was asked with.
+
+    One thread plays several evaluations side by side, which act in one call: the thread that trains is kept waiting no
+    more often than by one. As soon as one has ended, the next takes its place.
 
     Args:
       task: the external environment.
@@ -98,53 +150,117 @@ class Evaluator:
       hyper: hyper-parameters.
       num_episodes: of an evaluation.
       max_steps: of an episode.
-      num_workers: evaluations that run at the same time. Others wait without holding up whoever asked: now and then an
-        episode takes a hundred times as long as most.
+      num_places: evaluations that are played side by side. Others wait without holding up whoever asked: now and then
+        an episode takes a hundred times as long as most.
     """
 
     MOST_WAITING = 30  # a copy of the parameters each
 
-    def __init__(self, task: Task, exploit, begin, hyper, *, num_episodes: int, max_steps: int, num_workers: int = 4):
-        self._task, self._exploit, self._begin, self._hyper = task, exploit, begin, hyper
+    def __init__(self, task: Task, exploit, begin, hyper, *, num_episodes: int, max_steps: int, num_places: int = 1):
+        self._task, self._begin, self._hyper = task, begin, hyper
         self._num_episodes, self._max_steps = num_episodes, max_steps
-        self._pool = ThreadPoolExecutor(num_workers, thread_name_prefix="evaluation")
-        self._places: queue.Queue[Any] = queue.Queue()
-        self._envs: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._exploit = jax.jit(jax.vmap(exploit, (0, 0, 0, 0, 0, None)))
+        self._put = jax.jit(_put, donate_argnums=0)
+        self._places = [_Place() for _ in range(num_places)]
+        self._table: Any = None  # key, policy and context of every place
+        self._seen = np.zeros((num_places, num_episodes, *task.observation_shape), task.frame_dtype)
+        self._room = threading.Semaphore(num_places + self.MOST_WAITING)
+        self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()  # None wakes the thread to its end
         self._is_closing = threading.Event()
-        for _ in range(num_workers):
-            self._envs.put(None)  # made when first needed
-        for _ in range(num_workers + self.MOST_WAITING):
-            self._places.put(None)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="evaluation")
+        self._thread.submit(self._work)
 
     def submit(self, key: Array, agent: Any) -> "Future[tuple[np.ndarray, np.ndarray]]":
-        """Starts an evaluation of `policy_of(agent)`; waits first where too many are under way."""
-        self._places.get()
-        future = self._pool.submit(self._evaluate, key, agent)
-        future.add_done_callback(lambda _: self._places.put(None))
-        return future
+        """Asks for an evaluation of `policy_of(agent)`, its returns and lengths; waits first where too many wait."""
+        self._room.acquire()
+        asked = _Asked(Future(), key, agent)
+        asked.answer.add_done_callback(lambda _: self._room.release())
+        self._asked.put(asked)
+        return asked.answer
 
-    def _evaluate(self, key: Array, agent: Any) -> tuple[np.ndarray, np.ndarray]:
-        env = self._envs.get()
-        try:
-            env = self._task.make(self._num_episodes, False) if env is None else env
-            key_seed, key_context, key_act = jax.random.split(key, 3)
-            context = self._begin(key_context, self._num_episodes, self._hyper)
-            seed = int(jax.random.randint(key_seed, (), 0, 2**30))
+    def _work(self) -> None:
+        while not self._is_closing.is_set():
+            try:
+                self._fill()
+                self._step()
+            except Exception as error:  # whoever asked will know what to do
+                for place in self._places:
+                    if place.answer is not None:
+                        self._leave(place).set_exception(error)
+                    place.env = None  # what it would answer next nobody knows
 
-            def act(time: int, observations: np.ndarray) -> Array:
-                if self._is_closing.is_set():  # nobody waits for it any more
-                    raise CancelledError
-                return self._exploit(key_act, np.int32(time), agent, context, observations, self._hyper)
+    def _fill(self) -> None:
+        """Lets those that wait take the places that are free; waits for one where nothing is played."""
+        for i, place in enumerate(self._places):
+            if place.episodes is None:
+                idle = all(place.episodes is None for place in self._places)
+                try:
+                    asked = self._asked.get(block=idle)
+                except queue.Empty:
+                    return
+                if asked is None:
+                    return
+                place.answer = asked.answer
+                self._seat(i, asked)
 
-            return play(env, self._task, act, seed=seed, max_steps=self._max_steps)
-        finally:
-            self._envs.put(env)
+    def _seat(self, i: int, asked: _Asked) -> None:
+        """Begins the episodes of an evaluation."""
+        place = self._places[i]
+        if place.env is None:
+            place.env = self._task.make(self._num_episodes, False)
+        key_seed, key_context, key_act = jax.random.split(asked.key, 3)
+        one = key_act, asked.agent, self._begin(key_context, self._num_episodes, self._hyper)
+        if self._table is None:
+            self._table = jax.tree.map(lambda x: jnp.stack([x] * len(self._places)), one)
+        else:
+            self._table = self._put(self._table, i, one)
+        seed = int(jax.random.randint(key_seed, (), 0, 2**30))
+        place.episodes = Episodes(place.env, self._task, seed=seed, max_steps=self._max_steps)
+
+    def _step(self) -> None:
+        """A step of all that are playing."""
+        playing = [(i, place.env, place.episodes) for i, place in enumerate(self._places) if place.episodes is not None]
+        if not playing:
+            return
+        times = np.zeros(len(self._places), np.int32)
+        for i, _, episodes in playing:
+            times[i], self._seen[i] = episodes.time, episodes.observations
+        keys, policies, contexts = self._table
+        actions = np.asarray(self._exploit(keys, times, policies, contexts, self._seen, self._hyper), np.int64)
+        answers = _answers([env for _, env, _ in playing], actions[[i for i, _, _ in playing]])
+        for (i, _, episodes), answer in zip(playing, answers, strict=True):
+            episodes.take(answer)
+            if episodes.is_over:
+                self._leave(self._places[i]).set_result((episodes.returns, episodes.lengths))
+
+    def _leave(self, place: _Place) -> "Future[tuple[np.ndarray, np.ndarray]]":
+        assert place.answer is not None
+        answer, place.answer, place.episodes = place.answer, None, None
+        return answer
 
     def close(self) -> None:
         """Stops what is under way and closes the environments."""
         self._is_closing.set()
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        while not self._envs.empty():
-            env = self._envs.get()
-            if env is not None:
-                env.close()
+        self._asked.put(None)
+        self._thread.shutdown()
+        self._asked.put(None)  # the thread may have taken the other
+        while (asked := self._asked.get()) is not None:
+            asked.answer.cancel()
+        for place in self._places:
+            if place.answer is not None:
+                self._leave(place).cancel()
+            if place.env is not None:
+                place.env.close()
+
+
+def _put(table: Any, i: Array, one: Any) -> Any:
+    return jax.tree.map(lambda many, new: many.at[i].set(new), table, one)
+
+
+def _answers(envs: Sequence[Any], actions: np.ndarray) -> list[tuple[Any, ...]]:
+    """What vector environments answer to a step; those that step by themselves, as ALE's do, step at the same time."""
+    if not all(hasattr(env, "send") and hasattr(env, "recv") for env in envs):
+        return [env.step(chosen) for env, chosen in zip(envs, actions, strict=True)]
+    for env, chosen in zip(envs, actions, strict=True):
+        env.send(chosen)
+    return [env.recv() for env in envs]

@@ -101,7 +101,7 @@ def train(
     folder: Path | None = None,
     label: str = "",
     checkpoint_seconds: float = 60.0,
-    num_evaluators: int = 4,
+    num_evaluators: int | None = None,
     report: Callable[[Point], None] = lambda point: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
@@ -120,7 +120,8 @@ def train(
         curve as they were; the environments begin new episodes, and `say` is told so.
       label: what run it is; the checkpoint of another is refused.
       checkpoint_seconds: time between two checkpoints; they also come when the journal's spare rows are used up.
-      num_evaluators: evaluations that may run beside the training.
+      num_evaluators: evaluations that are played side by side, beside the training; None for 4 on an accelerator and
+        1 on a CPU, where an empty place costs as much as a taken one.
       report: called with each point of the curve as it is known, in order.
       say: called with a sentence where something happens that the user should know.
 
@@ -128,7 +129,13 @@ def train(
       Interrupted: after Ctrl-C; the run is in the folder.
     """
     run = _Run(
-        task, machinery(task, make_agent, protocol, hyper, schedule), protocol, hyper, seed, num_evaluators, report
+        task,
+        machinery(task, make_agent, protocol, hyper, schedule),
+        protocol,
+        hyper,
+        seed,
+        (1 if jax.default_backend() == "cpu" else 4) if num_evaluators is None else num_evaluators,
+        report,
     )
     try:
         if folder is not None:
@@ -167,7 +174,7 @@ class _Run:
             self.hyper,
             num_episodes=protocol.num_evaluation_episodes,
             max_steps=protocol.max_evaluation_steps,
-            num_workers=num_evaluators,
+            num_places=num_evaluators,
         )
 
     def _lowered(self) -> list[Any]:

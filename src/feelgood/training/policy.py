@@ -156,7 +156,6 @@ class Policy:
             jax.tree.map(jnp.asarray, dict(self.hyper)),
             num_episodes=num_episodes,
             max_steps=max_steps,
-            num_workers=1,
         )
         try:
             return evaluator.submit(jax.random.fold_in(jax.random.key(seed), _EVALUATION), self.state).result()[0]

@@ -59,7 +59,7 @@ bench: $(VENV)/.installed  ## Print what noise, samplers and training cost
 	$(BIN)/python benchmarks/linear.py
 
 bench-atari: $(VENV)/.installed-dev  ## Print what Atari training costs against the emulators and learning alone (best on a GPU)
-	$(BIN)/python benchmarks/atari.py --num-envs 40 --capacity 20000 --seconds 20
+	$(BIN)/python benchmarks/atari.py --num-lanes 20 --num-groups 2 --capacity 20000 --seconds 20
 
 docs: $(VENV)/.installed-docs  ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

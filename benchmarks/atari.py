@@ -1,7 +1,7 @@
 """What training on Atari costs, against the emulators alone and learning alone, interleaved in one run.
 
-python benchmarks/atari.py                        # on a GPU: the paper's protocol, 200 environments, replay of 1M
-python benchmarks/atari.py --num-envs 40 --capacity 20000 --seconds 20     # on two cores
+python benchmarks/atari.py                        # on a GPU: the paper's protocol, 300 environments, replay of 1M
+python benchmarks/atari.py --num-lanes 20 --num-groups 2 --capacity 20000 --seconds 20     # on two cores
 """
 
 import argparse
@@ -11,6 +11,7 @@ import os
 import statistics
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -23,15 +24,38 @@ from feelgood.training.host import train
 from feelgood.training.machinery import HostProtocol, machinery
 
 
-def emulators_alone(env, seconds):
-    """Frames a second of random play."""
-    rng = np.random.default_rng(0)
-    actions = rng.integers(0, env.single_action_space.n, (64, env.num_envs))
-    began, turns = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
-        env.step(actions[turns % 64])
-        turns += 1
-    return 4 * turns * env.num_envs / (time.perf_counter() - began)
+class Kept:
+    """Emulators that are made once and used again and again: a hundred take some 12 seconds to make."""
+
+    def __init__(self, env, pool):
+        self.env, self.pool = env, pool
+        self.num_envs, self.single_action_space = env.num_envs, env.single_action_space
+        env.reset(seed=len(pool))
+        pool.append(self)
+
+    def reset(self, *, seed=None, options=None):
+        return self.env.reset(options=options)  # a seed would load the game anew
+
+    def step(self, actions):
+        return self.env.step(actions)
+
+    def close(self, **settings):
+        self.pool.append(self)
+
+
+def emulators_alone(pool, seconds):
+    """Frames a second of random play, all groups at the same time, each at its own pace."""
+
+    def play(env):
+        actions = np.random.default_rng(0).integers(0, env.single_action_space.n, (64, env.num_envs))
+        began, turns = time.perf_counter(), 0
+        while time.perf_counter() - began < seconds:
+            env.step(actions[turns % 64])
+            turns += 1
+        return 4 * turns * env.num_envs / (time.perf_counter() - began)
+
+    with ThreadPoolExecutor(len(pool)) as threads:
+        return sum(threads.map(play, pool))
 
 
 def device_alone(task, make, protocol, hyper):
@@ -75,15 +99,15 @@ def device_alone(task, make, protocol, hyper):
 
 
 def whole(task, make, protocol, hyper, folder):
-    """Frames a second of training in the steady state; where the host's time goes, and that of a group in a step."""
+    """Frames a second of training in the steady state; where a turn's seconds go, and those of a group's step."""
     marks = []
     outcome = train(task, make, protocol, hyper, 0, report=marks.append, folder=folder)
     # The first period has compilation in it.
     seconds = outcome.curve[-1].seconds - outcome.curve[1].seconds
     steps = outcome.curve[-1].step - outcome.curve[1].step
-    parts = {name: outcome.seconds[name] for name in ("receive", "act", "learn", "rest")}
-    num_turns = outcome.num_steps / protocol.num_envs
-    group = {name: outcome.seconds[name] / num_turns for name in ("waiting", "stepping")}
+    num_turns = outcome.num_steps / protocol.num_lanes
+    parts = {name: outcome.seconds[name] / num_turns for name in ("receive", "act", "learn", "rest")}
+    group = {name: outcome.seconds[name] / num_turns * protocol.num_groups for name in ("waiting", "stepping")}
     return 4 * steps / seconds, parts, group
 
 
@@ -91,8 +115,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--game", default="venture")
     parser.add_argument("--agent", default="fg_ulmcdqn")
-    parser.add_argument("--num-envs", type=int, default=200)
-    parser.add_argument("--num-groups", type=int, default=2)
+    parser.add_argument("--num-lanes", type=int, default=100, help="environments in a group")
+    parser.add_argument("--num-groups", type=int, nargs="+", default=[3], help="each is measured")
     parser.add_argument("--num-draws", type=int, default=50)
     parser.add_argument("--num-chains", type=int, default=1)
     parser.add_argument("--capacity", type=int, default=1_000_000)
@@ -105,66 +129,73 @@ def main():
 
     pixel_scale = 1 / 255
     task = atari(options.game, pixel_scale=pixel_scale)
-    agent_options = agents.Options(double=True)
+    pool, fresh = [], task.make
+    for _ in range(max(options.num_groups)):
+        Kept(fresh(options.num_lanes, True), pool)
+    task = task._replace(make=lambda num_envs, training: pool.pop(0) if training else fresh(num_envs, False))
+    agent_options = agents.Options(double=True, biases="zero")
     hyper = agents.atari_hyper(options.agent, pixel_scale)
     make = lambda spaces, hyper: agents.make_agent(options.agent, spaces, hyper, agent_options)
-    protocol = lambda num_steps, period: HostProtocol(
+    protocol = lambda num_groups, num_steps, period: HostProtocol(
         num_steps=num_steps,
-        num_envs=options.num_envs,
-        num_groups=options.num_groups,
+        num_envs=options.num_lanes * num_groups,
+        num_groups=num_groups,
         num_draws=options.num_draws,
         num_chains=options.num_chains,
-        num_warmup_steps=options.num_envs * 4,
+        num_warmup_steps=options.num_lanes * num_groups * 4,
         capacity=options.capacity,
         evaluation_period=period,
         **({} if options.evaluate else {"num_evaluation_episodes": 1, "max_evaluation_steps": 1}),
         num_stagger_turns=1,  # what happens only at the start of a run is left out
     )
-    env = task.make(options.num_envs, True)
-    env.reset(seed=0)
-    emulators_alone(env, 1.0)
-    alone = protocol(10**6, 10**6)
+    emulators_alone(pool, 1.0)
+    alone = protocol(1, 10**6, 10**6)
     calls_alone = device_alone(task, make, alone, hyper)
     frames_per_stretch = 4 * alone.stretch * alone.steps_per_update / alone.num_updates
-    rates, calls = {"emulators": [], "learning": [], "training": []}, []
-    guess = emulators_alone(env, options.seconds / 2)
+    trainings = {f"{n} groups": n for n in options.num_groups}
+    rates, calls, details = {name: [] for name in ("emulators", "learning", *trainings)}, [], {}
+    guess = emulators_alone(pool, options.seconds / 2)
     guess = min(guess, frames_per_stretch / calls_alone(options.seconds / 4)[1])
-    period = max(int(guess * options.seconds / 4 / 4 / options.num_envs), 1) * options.num_envs
-    period = max(period, 100_000) if options.evaluate else period
     for _ in range(options.repeats):
-        rates["emulators"].append(emulators_alone(env, options.seconds / 2))
         calls.append(calls_alone(options.seconds / 4))
         rates["learning"].append(frames_per_stretch / calls[-1][1])
-        with tempfile.TemporaryDirectory() as folder:
-            kept = Path(folder, "run") if options.checkpoints else None
-            rate, parts, group = whole(task, make, protocol(5 * period, period), hyper, kept)
-        rates["training"].append(rate)
-        print({name: round(values[-1]) for name, values in rates.items()}, flush=True)
-    rates["emulators"].append(emulators_alone(env, options.seconds / 2))
+        for name, num_groups in trainings.items():
+            rates["emulators"].append(emulators_alone(pool, options.seconds / 2))
+            num_envs = options.num_lanes * num_groups
+            period = max(int(guess * options.seconds / 4 / 4 / num_envs), 1) * num_envs
+            period = max(period, 100_000) if options.evaluate else period
+            with tempfile.TemporaryDirectory() as folder:
+                kept = Path(folder, "run") if options.checkpoints else None
+                rate, *details[name] = whole(task, make, protocol(num_groups, 5 * period, period), hyper, kept)
+            rates[name].append(rate)
+            print(f"emulators alone {rates['emulators'][-1]:,.0f}, training in {name} {rate:,.0f}", flush=True)
+    rates["emulators"].append(emulators_alone(pool, options.seconds / 2))
     medians = {name: statistics.median(values) for name, values in rates.items()}
     bound = min(medians["emulators"], medians["learning"])
-    total = sum(parts.values())
     stats = jax.devices()[0].memory_stats() or {}
-    print(f"{options.game}, {options.agent}, {options.num_envs} environments in {options.num_groups} groups, ", end="")
+    print(f"{options.game}, {options.agent}, groups of {options.num_lanes} environments, ", end="")
     print(f"{options.num_chains} chains, {options.num_draws} draws, ", end="")
     print(f"{os.cpu_count()} cores, {jax.devices()[0].device_kind}")
     for name, value in medians.items():
-        print(f"  {name:10s} {value:10,.0f} frames/s   (of {min(rates[name]):,.0f} to {max(rates[name]):,.0f})")
-    print(f"  training is {medians['training'] / medians['emulators']:.0%} of the emulators alone,", end=" ")
-    print(f"{medians['training'] / bound:.0%} of the slower of the two")
-    print("  of its time: " + ", ".join(f"{name} {value / total:.0%}" for name, value in parts.items()))
-    print("    (receive: waits for the emulators, and for the actions they wait for; act, learn: starts these)")
-    print(f"  a group waits {1e3 * group['waiting']:.1f} ms for actions and steps for {1e3 * group['stepping']:.1f} ms")
+        print(f"  {name:10s} {value:10,.0f} frames/s   (of {min(rates[name]):,.0f} to {max(rates[name]):,.0f})", end="")
+        shares = (
+            f"   {value / medians['emulators']:.0%} of the emulators alone, {value / bound:.0%} of the slower of both"
+        )
+        print(shares if name in trainings else "")
+    print("where a turn's time goes, in ms (receive: waits for emulators, and for the actions that these wait for;")
+    print("act, learn: starts these); what a group does in the time of one of its steps")
+    for name, (parts, group) in details.items():
+        print(f"  {name:10s} " + ", ".join(f"{part} {1e3 * value:.2f}" for part, value in parts.items()), end="; ")
+        print(f"waits {1e3 * group['waiting']:.1f} for actions and steps for {1e3 * group['stepping']:.1f}")
     act, learn, start = 1e3 * np.median(calls, 0)
-    print(f"  alone, ms: acting for {alone.num_lanes} environments {act:.1f};", end=" ")
+    print(f"  alone      acting for {alone.num_lanes} environments {act:.1f};", end=" ")
     print(f"a call of {alone.stretch} gradient steps {learn:.1f}, of which {start:.1f} to start them")
     if "peak_bytes_in_use" in stats:
-        print(f"  device memory {stats['peak_bytes_in_use'] / 1e9:.1f} GB")
+        print(f"device memory {stats['peak_bytes_in_use'] / 1e9:.1f} GB")
     if options.json:
         facts = {
             "rates": rates,
-            "parts": parts,
-            "group": group,
+            "details": details,
             "peak_bytes": stats.get("peak_bytes_in_use"),
             "options": vars(options),
         }

@@ -195,14 +195,15 @@ def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
     game = api.prepare("dqn", "atari:freeway", env_settings={"sticky": 0.25})
     assert game.learner.hyper == {**ZOO["dqn"].hyper, **ZOO["dqn"].atari}
     assert (game.origin.kind, game.origin.name, game.task.stack) == ("atari", "freeway", 4)
-    assert (game.protocol.num_envs, game.learner.options) == (200, Options(double=True))
+    assert (game.protocol.num_envs, game.protocol.num_groups) == (300, 3)
+    assert game.learner.options == Options(double=True, biases="zero")
     assert game.origin.settings == {"sticky": 0.25, "pixel_scale": 1 / 255}  # kept with a saved policy
     np.testing.assert_allclose(game.task.decode(np.array([0, 255], np.uint8)), [0, 1], rtol=1e-6)
     for settings, pixel_scale in ((None, 1 / 255), ({"pixel_scale": 1.0}, 1.0)):
         langevin = api.prepare("fg_ulmcdqn", "atari:freeway", env_settings=settings)
         assert langevin.learner.hyper == atari_hyper("fg_ulmcdqn", pixel_scale)
-    alone = api.prepare("dqn", "atari:freeway", protocol={"num_envs": 1})
-    assert (alone.protocol.num_envs, alone.protocol.num_groups) == (1, 1)
+    for protocol, num_groups in (({"num_envs": 1}, 1), ({"num_envs": 200}, 2), ({"num_envs": 60, "num_chains": 10}, 3)):
+        assert api.prepare("dqn", "atari:freeway", protocol=protocol).protocol.num_groups == num_groups
 
 
 def test_control_names_members_of_the_zoo_and_their_hyper_parameters():

@@ -369,7 +369,7 @@ def test_what_differs_on_atari_is_a_hyper_parameter_and_lies_on_the_papers_grid(
         assert atari_hyper(name, 1.0) == {**recipe.hyper, **recipe.atari, **recipe.raw}
     grid = {
         "step_size": (1e-2, 1e-3, 1e-4),
-        "inverse_temperature": (1e16, 1e14, 1e12),
+        "inverse_temperature": (1e16, 1e14, 1e12, 1e10, 1e8),  # the last two from the released configurations
         "bias_factor": (0.1, 0.01),
         "friction": (10, 1),
         "feel_good_weight": (1, 1e-2, 1e-3, 1e-4, 1e-5),

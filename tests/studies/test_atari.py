@@ -66,7 +66,7 @@ def test_bad_input_is_refused_in_one_sentence(settings, message):
         ({"hyper": ("step_size=-1",)}, "step_size must be .*, got -1.0"),
         (
             {"num_envs": 10, "num_chains": 3},
-            r"num_envs must be a multiple of num_groups \* num_chains = 2 \* 3, got 10",
+            r"num_envs must be a multiple of num_groups \* num_chains = 1 \* 3, got 10",
         ),
         ({"capacity": 100}, "capacity must be at least 8 steps of 20 environments = 160, got 100"),
         ({"reference": (Path("nowhere.csv"),)}, "reference nowhere.csv cannot be read"),
@@ -85,8 +85,8 @@ def test_the_papers_protocol_is_written_out_in_full():
     assert study.agents == AGENTS == tuple(PAPER_SCORES)
     assert HostProtocol(**study.protocol) == HostProtocol(
         num_steps=12_500_000,
-        num_envs=200,
-        num_groups=2,
+        num_envs=300,
+        num_groups=3,
         num_draws=50,
         num_warmup_steps=20_000,
         steps_per_update=10,
@@ -114,7 +114,7 @@ def test_the_papers_protocol_is_written_out_in_full():
 
 
 def test_what_is_given_replaces_the_preset_and_the_rest_stays():
-    given = {"games": ("pong",), "num_envs": 50, "pixel_scale": 0.5, "sticky": 0.0, "episode": "life", "discount": 0.9}
+    given = {"games": ("pong",), "num_envs": 60, "pixel_scale": 0.5, "sticky": 0.0, "episode": "life", "discount": 0.9}
     given |= {"priority_exponent": 0.0}
     study = AtariStudy("dopamine", **given)
     rest = {name: value for name, value in atari.DOPAMINE.items() if name not in given}
@@ -132,6 +132,7 @@ def test_options_come_back_from_a_manifest_as_they_were(tmp_path, preset):
 
 def test_sensitivity_presets_are_those_of_the_paper():
     eta, gamma = AtariStudy("eta"), AtariStudy("gamma")
+    assert eta.pixel_scale == gamma.pixel_scale == AtariStudy("scaled").pixel_scale
     assert (eta.games, eta.agents, gamma.games, gamma.agents) == (("alien",), ("fg_ulmcdqn",), ("alien",), ("ulmcdqn",))
     weights = [dict(run.point) for run in atari.runs_of(eta) if run.seed == 0]
     assert weights == [{"feel_good_weight": weight} for weight in (1.0, 1e-2, 1e-3, 1e-4, 1e-5)]
@@ -151,13 +152,17 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_what_was_asked_for(
     assert hyper == {**defaults, "friction": 7.0, "bias_factor": 2.0}
     assert defaults["inverse_temperature"] == 1e16  # Atari's, not the N-chain's
     (run, *_) = atari.runs_of(AtariStudy("scaled", agents=("fg_ulmcdqn",)))
-    assert atari_runs.settings(run).hyper == atari_hyper("fg_ulmcdqn", 1 / 255) != defaults
+    scaled = atari_runs.settings(run)
+    assert scaled.hyper == atari_hyper("fg_ulmcdqn", 1 / 255) != defaults
+    assert (options.biases, scaled.options.biases) == ("torch", "zero")
+    assert (scaled.protocol.num_envs, scaled.protocol.num_groups) == (300, 3)
     in_root = dataclasses.replace(run, form="paper")
     assert atari_runs.settings(in_root).hyper == atari_hyper("fg_ulmcdqn", 1 / 255, "paper")
     assert options.double
     assert protocol.n_step == 3
-    (run, *_) = atari.runs_of(AtariStudy(biases="zero"))
-    assert (options.biases, atari_runs.settings(run).options.biases) == ("torch", "zero")
+    (run, *_) = atari.runs_of(AtariStudy("scaled", biases="torch", num_envs=200))
+    as_asked = atari_runs.settings(run)
+    assert (as_asked.options.biases, as_asked.protocol.num_groups) == ("torch", 2)
 
 
 def test_a_file_is_named_after_all_that_its_run_depends_on():

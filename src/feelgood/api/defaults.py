@@ -49,8 +49,9 @@ CONTROL_PROTOCOL: Mapping[str, Any] = {
 CONTROL_OPTIONS: Mapping[str, Any] = {"hidden": (64, 64), "v_max": 100.0}
 """What differs from the zoo's options there; returns reach into the hundreds."""
 
-ATARI_OPTIONS: Mapping[str, Any] = {"double": True}
-"""What differs from the zoo's options on Atari games: the paper's targets are double."""
+ATARI_OPTIONS: Mapping[str, Any] = {"double": True, "biases": "zero"}
+"""What differs from the zoo's options on Atari games: the paper's targets are double, and on small pixels biases would
+decide what fresh networks do."""
 
 NUM_EVALUATIONS = 25
 """Of a run outside XLA that is not an Atari game, that of the untrained network aside."""

@@ -16,7 +16,7 @@ from feelgood.checks import check_choice, check_count
 from feelgood.envs.external import Task, vector_task
 from feelgood.results import store
 from feelgood.training.host import Point, train
-from feelgood.training.machinery import HostProtocol
+from feelgood.training.machinery import HostProtocol, most_groups
 from feelgood.training.policy import Origin, make_task
 from feelgood.typing import Scalar
 
@@ -86,8 +86,11 @@ def prepare(
     # Values that no agent can have are found here.
     learner.make(Spaces(task.observation_shape, task.num_actions, task.decode), schedule(dict(learner.hyper), 0.0))
     defaults: dict[str, Any] = {}
-    if is_atari and protocol.get("num_envs") == 1:  # as in the paper
-        defaults = {"num_groups": 1}
+    if is_atari:
+        counts = {name: protocol.get(name, getattr(HostProtocol, name)) for name in ("num_envs", "num_chains")}
+        for name, value in counts.items():
+            check_count(name, value)
+        defaults = {"num_groups": most_groups(**counts)}
     if not is_atari:
         num_steps = protocol.get("num_steps", CONTROL_PROTOCOL["num_steps"])
         check_count("num_steps", num_steps)

@@ -2,7 +2,7 @@
 
 What `paper` stands for, and where it is not what the paper did:
 
-- 200 environments step in parallel instead of one, in two groups that take turns, at the same replay ratio: one
+- 300 environments step in parallel instead of one, in three groups that take turns, at the same replay ratio: one
   gradient step for 10 environment steps, done in blocks of 10.
 - They do not all follow the newest parameters: 50 positions of the chain act at the same time, each in its share of the
   environments for 50 steps of each, 1000 gradient steps, before the newest takes its place. In the paper's single
@@ -15,9 +15,10 @@ What `paper` stands for, and where it is not what the paper did:
   Prioritized DQN are of other code and another protocol.
 - Hyper-parameters are one point for all games (`feelgood.agents.ZOO`), not the best of a sweep for each.
 
-`scaled` is the same on pixels divided by 255, with the hyper-parameters that go with them: what to use, and what was
-run at length. `dopamine` is that with sticky actions of probability 0.25 and episodes that end with the game and not
-with a life. `eta` and `gamma` are the paper's Figure 3 on Alien. `quick` shows that all works, and nothing else.
+`scaled` is the same on pixels divided by 255, with the hyper-parameters that go with them and networks that start
+without biases: what to use, and what was run at length. `dopamine` is that with sticky actions of probability 0.25 and
+episodes that end with the game and not with a life. `eta` and `gamma` are the paper's Figure 3 on Alien, on pixels
+divided by 255. `quick` shows that all works, and nothing else.
 
 A run is a game, an agent, a seed and a point of hyper-parameters; each is kept in a file of its own. While it goes, a
 folder beside that file holds its replay and its last checkpoint.
@@ -68,8 +69,8 @@ PAPER: dict[str, Any] = {
     "agents": AGENTS,
     "num_frames": 50_000_000,
     "num_seeds": 5,
-    "num_envs": 200,
-    "num_groups": 2,
+    "num_envs": 300,
+    "num_groups": 3,
     "num_chains": 1,
     "num_draws": 50,
     "pixel_scale": 1.0,
@@ -89,11 +90,12 @@ PAPER: dict[str, Any] = {
     "num_stagger_turns": 500,
     "priority_exponent": 0.6,
     "importance_exponent": 0.4,
+    "biases": "torch",
 }
 """The paper's protocol in parallel environments; the module says what differs."""
 
-SCALED: dict[str, Any] = {**PAPER, "pixel_scale": 1 / 255}
-"""The same on pixels in [0, 1]."""
+SCALED: dict[str, Any] = {**PAPER, "pixel_scale": 1 / 255, "biases": "zero"}
+"""The same on pixels in [0, 1], where biases would decide what fresh networks do."""
 
 DOPAMINE: dict[str, Any] = {**SCALED, "sticky": 0.25, "episode": "game"}
 """The same learning on the emulator as Dopamine sets it, after Machado et al. (2018)."""
@@ -104,13 +106,13 @@ _PRESETS: dict[str, dict[str, Any]] = {
     "dopamine": DOPAMINE,
     # The paper's sweep.
     "eta": {
-        **PAPER,
+        **SCALED,
         "games": ("alien",),
         "agents": ("fg_ulmcdqn",),
         "vary": ("feel_good_weight=1,1e-2,1e-3,1e-4,1e-5",),
     },
     # The paper tells that very high and very low values fail, but not which ones it tried beside 1 and 10.
-    "gamma": {**PAPER, "games": ("alien",), "agents": ("ulmcdqn",), "vary": ("friction=100,10,1,0.1,0.01",)},
+    "gamma": {**SCALED, "games": ("alien",), "agents": ("ulmcdqn",), "vary": ("friction=100,10,1,0.1,0.01",)},
     "quick": {
         **PAPER,
         "games": ("freeway",),
@@ -183,7 +185,7 @@ class AtariStudy(EngineOptions):
 
     preset: Literal["quick", "paper", "scaled", "dopamine", "eta", "gamma"] = "quick"
     """quick: one game for 20,000 frames, minutes on two cores; a smoke test, not a result. paper: the paper's protocol
-    in 200 parallel environments; for a GPU. scaled: the same on pixels divided by 255, with what suits them; the one to
+    in 300 parallel environments; for a GPU. scaled: the same on pixels divided by 255, with what suits them; the one to
     use. dopamine: that with sticky actions, and games instead of lives as episodes. eta, gamma: on Alien, FG-ULMCDQN
     against the feel-good weight and ULMCDQN against the friction."""
     games: tuple[str, ...] = ()
@@ -201,7 +203,8 @@ class AtariStudy(EngineOptions):
     num_envs: int = 0
     """Environments that step in parallel; 0 for the preset's."""
     num_groups: int = 0
-    """Groups of environments that take turns: one steps while actions are chosen for the next; 0 for the preset's."""
+    """Groups of environments that take turns: while actions are chosen for one, the others step; 0 for the preset's, or
+    fewer where environments cannot be dealt into so many."""
     num_chains: int = 0
     """Independent chains that share one replay; 0 for the preset's."""
     num_draws: int = 0
@@ -242,8 +245,8 @@ class AtariStudy(EngineOptions):
     """β of agents with priorities at the start, 1 at the end; below 0 for the preset's."""
     form: Literal["released", "paper"] = "released"
     """Form of the adaptive samplers, see `feelgood.agents.Options`."""
-    biases: Literal["torch", "zero"] = "torch"
-    """Of fresh networks; with "zero" what a draw from the prior does depends on what it sees."""
+    biases: Literal["preset", "torch", "zero"] = "preset"
+    """Of fresh networks: PyTorch's, or none, so that what a draw from the prior does depends on what it sees."""
     reference: tuple[Path, ...] = ()
     """CSV files of published curves to draw ours against, with columns agent, game, seed, frame, return."""
     checkpoints: bool = True
@@ -254,6 +257,7 @@ class AtariStudy(EngineOptions):
     def __post_init__(self):
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
+        deals = self.num_groups == 0
         for name, value in _PRESETS[self.preset].items():
             given = getattr(self, name)
             if given < 0 if name in _FROM_ZERO else given in (0, (), "preset"):
@@ -274,6 +278,10 @@ class AtariStudy(EngineOptions):
         check_probability("discount", self.discount)
         for name in _COUNTS:
             check_count(name, getattr(self, name))
+        if deals:
+            from feelgood.training.machinery import most_groups
+
+            object.__setattr__(self, "num_groups", most_groups(self.num_envs, self.num_chains, self.num_groups))
         if self.evaluation_frames % FRAMES_PER_STEP:
             raise ValueError(f"evaluation_frames must be a multiple of {FRAMES_PER_STEP}, got {self.evaluation_frames}")
         if self.num_frames % self.evaluation_frames:
@@ -371,7 +379,7 @@ def runs_of(study: AtariStudy) -> list[Run]:
             study.protocol,
             study.emulator,
             study.form,
-            study.biases,
+            "zero" if study.biases == "zero" else "torch",
         )
         for seed, game, agent, point in every
     ]

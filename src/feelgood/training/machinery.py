@@ -17,7 +17,7 @@ from feelgood.replay.frames import FrameReplay, FrameState, frame_replay
 from feelgood.training.evaluation import policy_of
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["HostProtocol", "Lanes", "Machinery", "machinery"]
+__all__ = ["HostProtocol", "Lanes", "Machinery", "machinery", "most_groups"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class HostProtocol:
     Attributes:
       num_steps: environment steps in all, of all environments together.
       num_envs: environments that step in parallel; the paper has 1.
-      num_groups: groups of environments that take turns: one is stepped while actions are chosen for the next. It pays
+      num_groups: groups of environments that take turns: while actions are chosen for one, the others step. It pays
         where environments step by themselves.
       num_warmup_steps: environment steps before the first update, counted in `num_steps`.
       steps_per_update: environment steps for `num_updates` gradient steps.
@@ -53,8 +53,8 @@ class HostProtocol:
     """
 
     num_steps: int = 12_500_000
-    num_envs: int = 200
-    num_groups: int = 2
+    num_envs: int = 300
+    num_groups: int = 3
     num_warmup_steps: int = 20_000
     steps_per_update: int = 10
     num_updates: int = 1
@@ -118,6 +118,16 @@ class HostProtocol:
     def stretch(self) -> int:
         """Gradient steps between which the target stands still: neither a block's end nor a target copy cuts them."""
         return math.gcd(self.updates_per_block, self.target_period)
+
+
+def most_groups(num_envs: int, num_chains: int = 1, at_most: int = HostProtocol.num_groups) -> int:
+    """The most groups that so many environments can be dealt into, each chain having its share of every group.
+
+    Example:
+      >>> most_groups(300), most_groups(200), most_groups(300, num_chains=50), most_groups(1)
+      (3, 2, 3, 1)
+    """
+    return next((n for n in range(at_most, 1, -1) if num_envs % (n * num_chains) == 0), 1)
 
 
 class Lanes(NamedTuple):

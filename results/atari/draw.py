@@ -1,0 +1,55 @@
+"""Draws curves.png and prints how each run compares with published curves.
+
+python results/atari/draw.py --reference atari_curves.csv     # agent, game, seed, frame, return: a row per evaluation
+"""
+
+import argparse
+from pathlib import Path
+
+import pandas as pd
+
+from feelgood.results import style
+from feelgood.results.atari import beside, draw_curves, read_reference
+
+FOLDER = Path(__file__).parent
+SETTING = ["game", "bias_epsilon", "inverse_temperature", "biases", "feel_good_weight", "seed", "run"]
+# Of each setting the longest run is drawn; the first is today's default.
+DRAWN = {
+    "fg_ulmcdqn": {"inverse_temperature": 1e8, "biases": "zero", "feel_good_weight": 1e-4},
+    "η = 1e-3": {"inverse_temperature": 1e8, "biases": "zero", "feel_good_weight": 1e-3},
+    "η = 1e-5": {"inverse_temperature": 1e8, "biases": "zero", "feel_good_weight": 1e-5},
+    "η = 1e-3, no noise": {"inverse_temperature": 1e16, "biases": "torch", "feel_good_weight": 1e-3},
+}
+
+
+def drawn(curves):
+    """What goes into the figure, `agent` telling the settings apart."""
+    curves = curves[curves["bias_epsilon"] == 1.5e-4]
+    for label, setting in DRAWN.items():
+        same = curves[(curves[list(setting)] == pd.Series(setting)).all(axis=1)]
+        for _, runs in same.groupby("game"):
+            one = runs[["seed", "run"]].apply(tuple, axis=1)
+            yield runs[one == one[runs["frame"].idxmax()]].assign(agent=label)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--reference", type=Path, required=True)
+    options = parser.parse_args()
+    curves = pd.read_csv(FOLDER / "curves.csv")
+    published = read_reference([options.reference])
+    published = published[published["agent"] == "fg_ulmcdqn"]
+    for setting, run in curves.groupby(SETTING):
+        places = beside(run, published[published["game"] == setting[0]])
+        last = run.sort_values("frame")["return"].tail(5).mean()
+        print(*setting, f"{run['frame'].max() / 1e6:.1f}M", *places.values(), f"{last:.1f}")
+    ours = pd.concat(drawn(curves)).sort_values("game", kind="stable")
+    # Others' curves as far as ours go, once in each panel: with the first setting there.
+    reach, first = 1.05 * ours.groupby("game")["frame"].max(), ours.groupby("game")["agent"].first()
+    published = published[published["game"].isin(reach.index)]
+    published = published[published["frame"] <= published["game"].map(reach)]
+    style.save(draw_curves(ours, published.assign(agent=published["game"].map(first))), FOLDER / "curves")
+
+
+if __name__ == "__main__":
+    main()

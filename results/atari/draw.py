@@ -33,6 +33,7 @@ def drawn(curves):
 
 
 def main():
+    """Prints the comparison, then draws."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reference", type=Path, required=True)
     options = parser.parse_args()

@@ -73,8 +73,8 @@ def begin(key, num_lanes, hyper):
     return jax.random.randint(key, (num_lanes,), 0, 4)
 
 
-def evaluator(task=TASK, num_places=1, exploit=exploit):
-    return Evaluator(task, exploit, begin, 2, num_episodes=NUM_EPISODES, max_steps=MAX_STEPS, num_places=num_places)
+def evaluator(task=TASK, num_places=1, exploit=exploit, max_steps=MAX_STEPS):
+    return Evaluator(task, exploit, begin, 2, num_episodes=NUM_EPISODES, max_steps=max_steps, num_places=num_places)
 
 
 def asked(evaluator, which):
@@ -130,17 +130,17 @@ def test_those_that_fail_say_why_and_later_ones_do_not():
         these.close()
 
 
-def test_closing_ends_what_is_played_and_what_waits():
-    these = Evaluator(TASK, exploit, begin, 2, num_episodes=NUM_EPISODES, max_steps=10**9, num_places=2)
-    these._task = TASK._replace(make=lambda num_envs, _: SyncVectorEnv([Endless] * num_envs))
-    futures = asked(these, range(4))
-    these.close()
-    assert all(future.cancelled() for future in futures)
-
-
 class Endless(Counting):
     """One that does not end."""
 
     def step(self, action):
         seen, reward, _, _, info = super().step(action)
         return seen, reward, False, False, info
+
+
+def test_closing_ends_what_is_played_and_what_waits():
+    task = TASK._replace(make=lambda num_envs, _: SyncVectorEnv([Endless] * num_envs))
+    these = evaluator(task, num_places=2, max_steps=10**9)
+    futures = asked(these, range(4))
+    these.close()
+    assert all(future.cancelled() for future in futures)

@@ -188,20 +188,19 @@ class Evaluator:
                     if place.answer is not None:
                         self._leave(place).set_exception(error)
                     place.env = None  # what it would answer next nobody knows
+                self._table = None
 
     def _fill(self) -> None:
         """Lets those that wait take the places that are free; waits for one where nothing is played."""
-        for i, place in enumerate(self._places):
-            if place.episodes is None:
-                idle = all(place.episodes is None for place in self._places)
-                try:
-                    asked = self._asked.get(block=idle)
-                except queue.Empty:
-                    return
-                if asked is None:
-                    return
-                place.answer = asked.answer
-                self._seat(i, asked)
+        for i in [i for i, place in enumerate(self._places) if place.episodes is None]:
+            try:
+                asked = self._asked.get(block=all(place.episodes is None for place in self._places))
+            except queue.Empty:
+                return
+            if asked is None:
+                return
+            self._places[i].answer = asked.answer
+            self._seat(i, asked)
 
     def _seat(self, i: int, asked: _Asked) -> None:
         """Begins the episodes of an evaluation."""

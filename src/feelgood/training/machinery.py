@@ -48,7 +48,8 @@ class HostProtocol:
       num_chains: independent chains, each moved by minibatches of its own and acting in its own share of the
         environments; they share one replay.
       num_draws: positions of each chain that act at the same time, at most one for each environment; each acts for so
-        many steps, then the chain's newest takes its place. With 1 all environments follow the newest: they do nearly
+        many steps, then the chain's newest takes its place; until the first update they are draws from the prior. With
+        1 all environments follow the newest: they do nearly
         the same at any time, and what they do changes within an episode as fast as the chain moves.
     """
 
@@ -237,8 +238,11 @@ def machinery(
         context = jnp.where(jnp.asarray(arrival.is_first), fresh, lanes.context[group])
         policies, draws = agent_state, lanes.draws
         if num_draws > 1:
-            place, newest = turn // num_groups % num_draws, trained_of(agent_state)
-            draws = policies = jax.tree.map(lambda table, one: table.at[place].set(one), draws, newest)
+            # Before the first update the newest is one draw from the prior: it must not take the place of all others.
+            has_learnt = turn * num_lanes >= protocol.num_warmup_steps
+            place = jnp.where(has_learnt, turn // num_groups % num_draws, num_draws)  # no place beyond the last
+            put = lambda table, one: table.at[place].set(one, mode="drop")
+            draws = policies = jax.tree.map(put, draws, trained_of(agent_state))
             if num_chains > 1:
                 policies = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), draws)
                 many = lambda x: jnp.tile(x, (num_draws, *[1] * (x.ndim - 1)))

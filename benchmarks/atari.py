@@ -20,6 +20,7 @@ import numpy as np
 from feelgood import agents
 from feelgood.envs.external import atari
 from feelgood.replay.frames import Arrival
+from feelgood.training.evaluation import acting_part
 from feelgood.training.host import train
 from feelgood.training.machinery import HostProtocol, machinery
 
@@ -72,7 +73,7 @@ def device_alone(task, make, protocol, hyper):
         frame = rng.integers(0, 256, (num_lanes, 84, 84), np.uint8)
         arrival = Arrival(frame, none | (turns < protocol.num_groups), zeros, zeros.astype(np.float32), none)
         began = time.perf_counter()
-        lanes, actions = parts.act(key, np.uint32(turns), agent, lanes, arrival, hyper, np.float32(0))
+        lanes, actions = parts.act(key, np.uint32(turns), acting_part(agent), lanes, arrival, hyper, np.float32(0))
         np.asarray(actions)
         turns += 1
         return time.perf_counter() - began

@@ -16,13 +16,17 @@ from feelgood.agents import AgentState
 from feelgood.envs.external import Task
 from feelgood.typing import Array
 
-__all__ = ["Episodes", "Evaluator", "play", "policy_of", "stacked"]
+__all__ = ["Episodes", "Evaluator", "acting_part", "play", "policy_of", "stacked"]
+
+
+def acting_part(agent: AgentState) -> AgentState:
+    """What acting needs of an agent: no momentum, no moments, no target."""
+    return agent._replace(sampler=agent.sampler._replace(memory=()), target=())
 
 
 def policy_of(agent: AgentState) -> AgentState:
-    """A copy of what acting needs of an agent: no momentum, no moments, no target."""
-    kept = agent._replace(sampler=agent.sampler._replace(memory=()), target=())
-    return jax.tree.map(jnp.copy, kept)
+    """A copy of what acting needs of an agent."""
+    return jax.tree.map(jnp.copy, acting_part(agent))
 
 
 def stacked(stacks: np.ndarray | None, frames: np.ndarray, is_first: np.ndarray, stack: int) -> np.ndarray:

@@ -28,7 +28,7 @@ from feelgood.agents import Agent, AgentState, Spaces, constant
 from feelgood.envs.external import Task
 from feelgood.replay.frames import Arrival
 from feelgood.training.batch import Interrupted, stop_on_signal
-from feelgood.training.evaluation import Evaluator, policy_of
+from feelgood.training.evaluation import Evaluator, acting_part, policy_of
 from feelgood.training.group import Group
 from feelgood.training.journal import Journal
 from feelgood.training.machinery import HostProtocol, Machinery, machinery
@@ -180,13 +180,13 @@ class _Run:
     def _lowered(self) -> list[Any]:
         """Acting and learning, ready to be compiled."""
         num_lanes, task = self.protocol.num_lanes, self.task
-        none, now = np.zeros(num_lanes, bool), (np.uint32(0), self.agent, self.lanes)
+        none, start = np.zeros(num_lanes, bool), np.uint32(0)
         frame = np.zeros((num_lanes, *task.frame_shape), task.frame_dtype)
         arrival = Arrival(frame, none, none.astype(np.int32), none.astype(np.float32), none)
         rest = (self.hyper, self._progress())
         return [
-            self.parts.act.lower(self.key_act, *now, arrival, *rest),
-            self.parts.learn.lower(self.key_learn, *now, *rest),
+            self.parts.act.lower(self.key_act, start, acting_part(self.agent), self.lanes, arrival, *rest),
+            self.parts.learn.lower(self.key_learn, start, self.agent, self.lanes, *rest),
         ]
 
     @property
@@ -349,9 +349,9 @@ class _Run:
 
     def _act(self, arrival: Arrival) -> Array:
         """Starts to choose actions."""
-        turn = np.uint32(self.counters.turns)
+        turn, policy = np.uint32(self.counters.turns), acting_part(self.agent)  # half as many arrays to hand over
         self.lanes, actions = self.parts.act(
-            self.key_act, turn, self.agent, self.lanes, arrival, self.hyper, self._progress()
+            self.key_act, turn, policy, self.lanes, arrival, self.hyper, self._progress()
         )
         return actions
 

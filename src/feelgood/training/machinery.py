@@ -14,7 +14,7 @@ from feelgood.checks import check_count, check_non_negative, check_probability
 from feelgood.envs.external import Task
 from feelgood.replay import Batch
 from feelgood.replay.frames import FrameReplay, FrameState, frame_replay
-from feelgood.training.evaluation import policy_of
+from feelgood.training.evaluation import acting_part
 from feelgood.typing import Array, PRNGKey, Scalar
 
 __all__ = ["HostProtocol", "Lanes", "Machinery", "machinery", "most_groups"]
@@ -152,7 +152,7 @@ class Machinery(NamedTuple):
     Attributes:
       init: `(key, hyper) -> (agent state, lanes)`; with several chains the agent's arrays have a leading axis.
       act: `(key, turn, agent, lanes, arrival, hyper, progress) -> (lanes, actions)`, both arrival and actions of the
-        group whose turn it is; uses up `lanes`.
+        group whose turn it is; of the agent it needs its `acting_part`; uses up `lanes`.
       learn: `(key, count, agent, lanes, hyper, progress) -> (agent, priorities, mean potential)`, one stretch of
         gradient steps, the first of which is number `count`; uses up `agent`. All its minibatches are drawn at its
         start; the priorities are those of the replay after it.
@@ -226,7 +226,7 @@ def machinery(
         return init_chains(key_agent), lanes
 
     def trained_of(agent_state: AgentState) -> AgentState:
-        return policy_of(agent_state)._replace(frozen=())
+        return acting_part(agent_state)._replace(frozen=())
 
     def act(key, turn, agent_state, lanes, arrival, hyper, progress):
         agent = make_agent(spaces, schedule(hyper, progress))

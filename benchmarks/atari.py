@@ -174,7 +174,8 @@ def main():
     medians = {name: statistics.median(values) for name, values in rates.items()}
     bound = min(medians["emulators"], medians["learning"])
     stats = jax.devices()[0].memory_stats() or {}
-    print(f"{options.game}, {options.agent}, groups of {options.num_lanes} environments, ", end="")
+    print(f"{options.game}, {options.agent}, groups of {options.num_lanes} environments, emulators alone in ", end="")
+    print(f"{max(options.num_groups)} groups, ", end="")
     print(f"{options.num_chains} chains, {options.num_draws} draws, ", end="")
     print(f"{os.cpu_count()} cores, {jax.devices()[0].device_kind}")
     for name, value in medians.items():
@@ -183,8 +184,8 @@ def main():
             f"   {value / medians['emulators']:.0%} of the emulators alone, {value / bound:.0%} of the slower of both"
         )
         print(shares if name in trainings else "")
-    print("where a turn's time goes, in ms (receive: waits for emulators, and for the actions that these wait for;")
-    print("act, learn: starts these); what a group does in the time of one of its steps")
+    print("where a turn's time goes in the last repeat, in ms (receive: waits for emulators, and for the actions that")
+    print("these wait for; act, learn: starts these); what a group does in the time of one of its steps")
     for name, (parts, group) in details.items():
         print(f"  {name:10s} " + ", ".join(f"{part} {1e3 * value:.2f}" for part, value in parts.items()), end="; ")
         print(f"waits {1e3 * group['waiting']:.1f} for actions and steps for {1e3 * group['stepping']:.1f}")

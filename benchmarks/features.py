@@ -81,7 +81,7 @@ def main():
     parser.add_argument("--num-steps", type=int, default=2000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1e-8, 1.5e-4], help="values of λ")
-    parser.add_argument("--inverse-temperature", type=float, help="of the sampler, instead of the default for Atari")
+    parser.add_argument("--inverse-temperature", type=float, default=1e16, help="β of the sampler; next to no noise")
     parser.add_argument("--pixel-scale", type=float, default=1 / 255, help="what pixels are multiplied with")
     parser.add_argument("--biases", choices=("torch", "zero"), default="torch", help="of the fresh network")
     options = parser.parse_args()
@@ -90,7 +90,7 @@ def main():
     underdamped = lambda epsilon: samplers.adaptive_underdamped(
         hyper["step_size"],
         hyper["friction"],
-        options.inverse_temperature or hyper["inverse_temperature"],
+        options.inverse_temperature,
         bias_factor=hyper["bias_factor"],
         second_decay=0.999,
         epsilon=epsilon,

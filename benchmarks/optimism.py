@@ -60,6 +60,7 @@ def main():
     parser.add_argument("--num-updates", type=int, default=10_000)
     parser.add_argument("--num-steps", type=int, default=3000, help="that each environment plays")
     parser.add_argument("--own-action", type=float, default=0.7, help="how often an environment takes its own action")
+    parser.add_argument("--inverse-temperature", type=float, default=1e16, help="β of the sampler; next to no noise")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     task = atari(options.game, pixel_scale=1 / 255)
@@ -68,7 +69,7 @@ def main():
     spaces = agents.Spaces((task.stack, *played.frame.shape[2:]), task.num_actions, task.decode)
     hyper = agents.atari_hyper("fg_ulmcdqn", 1 / 255)
     for weight in options.weights:
-        weighted = {**hyper, "feel_good_weight": weight}
+        weighted = {**hyper, "feel_good_weight": weight, "inverse_temperature": options.inverse_temperature}
         agent = agents.make_agent("fg_ulmcdqn", spaces, weighted, agents.Options(double=True))
 
         @jax.jit

@@ -130,6 +130,22 @@ def test_options_come_back_from_a_manifest_as_they_were(tmp_path, preset):
     assert restored(AtariStudy, store.read_study(tmp_path)["spec"]) == study
 
 
+def test_a_study_that_was_begun_with_other_defaults_does_not_go_on(tmp_path):
+    study = AtariStudy(output=tmp_path / "runs", agents=("fg_ulmcdqn",))
+    (run,) = atari.runs_of(study)
+    with store.recorded(study.output, "atari", study):
+        pass
+    (study.output / "cells").mkdir()
+    (study.output / "cells" / atari_runs.task_of(run).file).touch()
+    atari._check(study, [run])
+    before = atari_runs.task_of(dataclasses.replace(run, point={"friction": 2.0})).file
+    (study.output / "cells" / before).with_suffix(".so-far.csv").touch()
+    with pytest.raises(
+        ValueError, match=f"holds {before[:-8]}.so-far.csv, a run of this study with defaults of another"
+    ):
+        atari._check(study, [run])
+
+
 def test_sensitivity_presets_are_those_of_the_paper():
     eta, gamma = AtariStudy("eta"), AtariStudy("gamma")
     assert eta.pixel_scale == gamma.pixel_scale == AtariStudy("scaled").pixel_scale

@@ -1,5 +1,8 @@
 """Evaluations side by side: each is what it would be alone, and none stands or falls with another."""
 
+import threading
+from concurrent.futures import CancelledError
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -12,11 +15,14 @@ from feelgood.training.evaluation import Evaluator
 
 
 class Counting(gymnasium.Env):
-    """Shows its time and seed; pays time·action; ends after 2 to 40 steps, as its seed says; breaks at action 9."""
+    """Shows its time and seed; pays time·action; ends after 2 to 40 steps, as its seed says; breaks at action 9.
+
+    And at action 10 it ends the program.
+    """
 
     def __init__(self):
         self.observation_space = gymnasium.spaces.Box(0, 2**20, (2,), np.float32)
-        self.action_space = gymnasium.spaces.Discrete(10)
+        self.action_space = gymnasium.spaces.Discrete(11)
 
     def reset(self, *, seed=None, options=None):
         self.time, self.name = 0, 0 if seed is None else seed % 39
@@ -26,8 +32,8 @@ class Counting(gymnasium.Env):
         return np.array([self.time, self.name], np.float32)
 
     def step(self, action):
-        if action == 9:
-            raise RuntimeError("broken")
+        if action >= 9:
+            raise RuntimeError("broken") if action == 9 else SystemExit
         self.time += 1
         return self.seen(), float(self.time * action), self.time >= 2 + self.name, False, {}
 
@@ -59,7 +65,7 @@ class ByThemselves:
 
 
 NUM_EPISODES, MAX_STEPS = 3, 25
-TASK = Task("counting", make, (2,), np.dtype(np.float32), 10)
+TASK = Task("counting", make, (2,), np.dtype(np.float32), 11)
 
 
 @jax.jit
@@ -74,7 +80,8 @@ def begin(key, num_lanes, hyper):
 
 
 def evaluator(task=TASK, num_places=1, exploit=exploit, max_steps=MAX_STEPS):
-    return Evaluator(task, exploit, begin, 2, num_episodes=NUM_EPISODES, max_steps=max_steps, num_places=num_places)
+    each = jax.jit(jax.vmap(exploit, (0, 0, 0, 0, 0, None)))
+    return Evaluator(task, each, begin, 2, num_episodes=NUM_EPISODES, max_steps=max_steps, num_places=num_places)
 
 
 def asked(evaluator, which):
@@ -102,7 +109,9 @@ def played_by_hand(i):
 @pytest.mark.parametrize("by_themselves", [False, True])
 def test_each_evaluation_is_what_it_would_be_alone(num_places, by_themselves):
     log = []
-    task = TASK._replace(make=lambda num_envs, _: ByThemselves(num_envs, log)) if by_themselves else TASK
+    task = TASK
+    if by_themselves:
+        task = TASK._replace(make=lambda num_envs, _: ByThemselves(num_envs, log), steps_by_itself=True)
     these = evaluator(task, num_places)
     try:
         answers = [future.result(60) for future in asked(these, range(7))]
@@ -118,16 +127,37 @@ def test_each_evaluation_is_what_it_would_be_alone(num_places, by_themselves):
         assert "send" * (num_places + 1) not in "".join(log)
 
 
-def test_those_that_fail_say_why_and_later_ones_do_not():
-    breaking = jax.jit(lambda *arguments: jnp.where(arguments[2]["best"] == 5, 9, exploit(*arguments)))
-    these = evaluator(exploit=breaking)
+@pytest.mark.parametrize(("action", "error"), [(9, RuntimeError), (10, SystemExit)])
+def test_what_fails_says_why_and_what_is_played_beside_and_after_it_does_not(action, error):
+    breaking = lambda *arguments: jnp.where(arguments[2]["best"] == 5, action, exploit(*arguments))
+    these = evaluator(num_places=2, exploit=breaking)
     try:
-        futures = asked(these, (5, 6))
-        with pytest.raises(RuntimeError, match="broken"):
-            futures[0].result(60)
-        np.testing.assert_array_equal(futures[1].result(60)[0], played_by_hand(6)[0])
+        beside, broken, after = asked(these, (1, 5, 6))
+        with pytest.raises(error):
+            broken.result(60)
+        for i, future in ((1, beside), (6, after)):
+            np.testing.assert_array_equal(future.result(60)[0], played_by_hand(i)[0])
     finally:
         these.close()
+
+
+def test_an_environment_that_cannot_be_made_fails_its_own_evaluation():
+    made = []
+
+    def make_once_in_two(num_envs, training):
+        made.append(num_envs)
+        if len(made) == 2:
+            raise OSError("no more of these")
+        return make(num_envs, training)
+
+    these = evaluator(TASK._replace(make=make_once_in_two), num_places=2)
+    try:
+        futures = asked(these, range(4))
+        outcomes = [future.exception(60) for future in futures]
+    finally:
+        these.close()
+    assert [type(outcome) for outcome in outcomes].count(OSError) == 1
+    assert outcomes.count(None) == 3
 
 
 class Endless(Counting):
@@ -143,4 +173,22 @@ def test_closing_ends_what_is_played_and_what_waits():
     these = evaluator(task, num_places=2, max_steps=10**9)
     futures = asked(these, range(4))
     these.close()
-    assert all(future.cancelled() for future in futures)
+    for future in futures:
+        with pytest.raises(CancelledError):
+            future.result(0)
+    with pytest.raises(RuntimeError, match="closed"):
+        asked(these, [4])
+
+
+def test_an_evaluation_that_nobody_wants_any_more_is_left_out():
+    go_on = threading.Event()
+    task = TASK._replace(make=lambda *settings: go_on.wait(60) and make(*settings))
+    these = evaluator(task)
+    try:
+        first, unwanted, last = asked(these, range(3))
+        assert unwanted.cancel()
+        go_on.set()
+        for i, future in ((0, first), (2, last)):
+            np.testing.assert_array_equal(future.result(60)[0], played_by_hand(i)[0])
+    finally:
+        these.close()

@@ -597,3 +597,16 @@ def test_the_host_starts_to_learn_while_actions_are_still_being_chosen(monkeypat
     outcome = train(TASK, make_agent, PROTOCOL, HYPER, seed=0)
     assert outcome.num_steps == PROTOCOL.num_steps
     assert outcome.seconds["stepping"] > 0
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "num_groups", "num_warmup_steps"), [(9, 1, 20), (9, 3, 1), (4, 2, 24), (300, 3, 20_000)]
+)
+def test_updates_begin_with_the_first_whole_block_after_the_warm_up(num_envs, num_groups, num_warmup_steps):
+    protocol = HostProtocol(num_envs=num_envs, num_groups=num_groups, num_warmup_steps=num_warmup_steps)
+    turns = 1
+    while (
+        turns * protocol.num_lanes < num_warmup_steps or turns % protocol.turns_per_block or turns <= num_groups
+    ):  # not all groups have a transition, or updates are not whole
+        turns += 1
+    assert protocol.first_block == turns

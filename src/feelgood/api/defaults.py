@@ -51,7 +51,7 @@ CONTROL_OPTIONS: Mapping[str, Any] = {"hidden": (64, 64), "v_max": 100.0}
 
 ATARI_OPTIONS: Mapping[str, Any] = {"double": True, "biases": "zero"}
 """What differs from the zoo's options on Atari games: the paper's targets are double, and on small pixels biases would
-decide what fresh networks do."""
+decide what fresh networks do (on raw ones they hardly matter)."""
 
 NUM_EVALUATIONS = 25
 """Of a run outside XLA that is not an Atari game, that of the untrained network aside."""

@@ -43,7 +43,7 @@ class TrainOptions:
     num_seeds: int = 1
     """Runs, one after the other, with the seeds that follow."""
     num_envs: int = 0
-    """Environments that step in parallel; 0 for the default: 8, and 200 on Atari."""
+    """Environments that step in parallel; 0 for the default: 8, and 300 on Atari."""
     hyper: tuple[str, ...] = ()
     """Hyper-parameters that differ from the defaults, as in step_size=1e-2 friction=10."""
     protocol: tuple[str, ...] = ()

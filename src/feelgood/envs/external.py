@@ -50,6 +50,8 @@ class Task(NamedTuple):
       transform_reward: `reward -> reward`, of what is learnt from; evaluation sees rewards as they are.
       reset_lanes: `(env, is_reset) -> frames`, begins new episodes in the lanes that bool (num_envs,) marks and shows
         all lanes; None where environments cannot be reset one by one.
+      steps_by_itself: whether its vector environments also have `send` and `recv`, which together are `step`, so that
+        several of them can step at the same time.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Task(NamedTuple):
     decode: Callable[[Array], Array] = _identity
     transform_reward: Callable[[Array], Array] = _unchanged
     reset_lanes: Callable[[VectorEnv, np.ndarray], Any] | None = None
+    steps_by_itself: bool = False
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -145,6 +148,7 @@ def atari(
         decode=decode,
         transform_reward=sign if clip_rewards else _unchanged,
         reset_lanes=lambda env, is_reset: env.reset(options={"reset_mask": is_reset})[0],
+        steps_by_itself=True,
     )
 
 

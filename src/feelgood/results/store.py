@@ -325,11 +325,15 @@ def _label(study: str, spec: Any) -> str:
     return fingerprint(study, {name: value for name, value in options.items() if name not in _ELSEWHERE})
 
 
+def holds(output: Path, study: str, spec: Any) -> bool:
+    """Whether a folder holds this very study."""
+    path = output / "manifest.json"
+    return path.exists() and read_manifest(path).get("label") == _label(study, spec)
+
+
 def is_finished(output: Path, study: str, spec: Any) -> bool:
     """Whether a folder holds this very study, and its work ended well."""
-    path = output / "manifest.json"
-    found = read_manifest(path) if path.exists() else {}
-    return found.get("label") == _label(study, spec) and bool(found.get("finished"))
+    return holds(output, study, spec) and bool(read_manifest(output / "manifest.json").get("finished"))
 
 
 def _remove_partials(output: Path) -> None:

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_fraction, check_positive, check_probability
-from feelgood.studies.atari_runs import FRAMES_PER_STEP, Run, plan, settings
+from feelgood.studies.atari_runs import FRAMES_PER_STEP, Run, plan, settings, task_of
 from feelgood.studies.engine import EngineOptions, run_plans
 from feelgood.studies.nchain import GRIDS
 
@@ -435,9 +435,13 @@ def run(study: AtariStudy, report=print) -> list[Path]:
 
 
 def _check(study: AtariStudy, runs: Sequence[Run]) -> None:
-    """Refuses what cannot run before anything is written: games without ROM, points that make no agent, protocols."""
+    """Refuses what cannot run before anything is written: games without ROM, points that make no agent, protocols.
+
+    And what must not go on: a study that was begun when the defaults of its agents were others.
+    """
     from feelgood import agents
     from feelgood.envs.external import atari
+    from feelgood.results import store
 
     tasks = {game: atari(game, **study.emulator) for game in study.games}
     for each in runs:
@@ -449,6 +453,14 @@ def _check(study: AtariStudy, runs: Sequence[Run]) -> None:
         task, (hyper, _, options) = tasks[each.game], settings(each)
         spaces = agents.Spaces(task.observation_shape, task.num_actions, task.decode)
         agents.make_agent(each.agent, spaces, hyper, options)
+    if store.holds(study.output, "atari", study):
+        known = {task_of(each).file.removesuffix(".parquet") for each in runs}
+        for path in sorted((study.output / "cells").glob("*-seed-*")):
+            if not any(path.name.startswith(name) for name in known):
+                raise ValueError(
+                    f"output {study.output} holds {path.name}, a run of this study with defaults of another version; "
+                    "finish it with that version or choose another folder"
+                )
 
 
 def _versions(*packages: str) -> dict[str, str]:

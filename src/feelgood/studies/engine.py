@@ -180,8 +180,8 @@ def local(folder: Path, progress: Any) -> Engine:
 def in_processes(folder: Path, progress: Any, num_processes: int) -> Iterator[Engine]:
     """Runs tasks here, `num_processes` at a time, each in a process of its own, with checkpoints in `folder`.
 
-    It pays where one task leaves the machine half idle, as a run on Atari does. Ctrl-C, or a task that fails, stops the
-    others; each keeps its checkpoint first.
+    It pays where one task leaves a part of the machine idle, as a run on Atari does. Ctrl-C, or a task that fails,
+    stops the others; each keeps its checkpoint first.
     """
     from feelgood.training.batch import Interrupted, stop_on_signal
 

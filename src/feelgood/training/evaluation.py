@@ -1,10 +1,12 @@
 """Evaluation on external environments: whole episodes with raw rewards, beside the training that goes on."""
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -124,10 +126,13 @@ def play(
     return episodes.returns, episodes.lengths
 
 
+Answer = tuple[np.ndarray, np.ndarray]
+
+
 class _Asked(NamedTuple):
     """An evaluation that waits for its turn."""
 
-    answer: "Future[tuple[np.ndarray, np.ndarray]]"
+    answer: "Future[Answer]"
     key: Array
     agent: Any
 
@@ -137,8 +142,21 @@ class _Place:
     """Where one evaluation after the other is played, in the same environments."""
 
     env: Any = None  # made when first needed
-    episodes: Episodes | None = None  # None where nothing is played
-    answer: "Future[tuple[np.ndarray, np.ndarray]] | None" = None
+    answer: "Future[Answer] | None" = None  # None where nothing is played
+    episodes: Any = None
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Answers with what was played, or with what went wrong."""
+        assert self.answer is not None
+        answer, self.answer = self.answer, None
+        if error is None:
+            answer.set_result((self.episodes.returns, self.episodes.lengths))
+            return
+        answer.set_exception(error)
+        env, self.env = self.env, None  # what it would show next nobody knows
+        if env is not None:
+            with contextlib.suppress(Exception):
+                env.close()
 
 
 class Evaluator:
@@ -149,7 +167,7 @@ class Evaluator:
 
     Args:
       task: the external environment.
-      exploit: `(key, time, agent, context, observations, hyper) -> actions`, jitted.
+      exploit_each: `(keys, times, agents, contexts, observations, hyper) -> actions` of several evaluations, jitted.
       begin: `(key, num_lanes, hyper) -> context`, jitted.
       hyper: hyper-parameters.
       num_episodes: of an evaluation.
@@ -160,22 +178,24 @@ class Evaluator:
 
     MOST_WAITING = 30  # a copy of the parameters each
 
-    def __init__(self, task: Task, exploit, begin, hyper, *, num_episodes: int, max_steps: int, num_places: int = 1):
-        self._task, self._begin, self._hyper = task, begin, hyper
+    def __init__(
+        self, task: Task, exploit_each, begin, hyper, *, num_episodes: int, max_steps: int, num_places: int = 1
+    ):
+        self._task, self._exploit_each, self._begin, self._hyper = task, exploit_each, begin, hyper
         self._num_episodes, self._max_steps = num_episodes, max_steps
-        self._exploit = jax.jit(jax.vmap(exploit, (0, 0, 0, 0, 0, None)))
-        self._put = jax.jit(_put, donate_argnums=0)
         self._places = [_Place() for _ in range(num_places)]
         self._table: Any = None  # key, policy and context of every place
         self._seen = np.zeros((num_places, num_episodes, *task.observation_shape), task.frame_dtype)
         self._room = threading.Semaphore(num_places + self.MOST_WAITING)
         self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()  # None wakes the thread to its end
         self._is_closing = threading.Event()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="evaluation")
-        self._thread.submit(self._work)
+        self._thread = threading.Thread(target=self._work, name="evaluation", daemon=True)
+        self._thread.start()
 
-    def submit(self, key: Array, agent: Any) -> "Future[tuple[np.ndarray, np.ndarray]]":
+    def submit(self, key: Array, agent: Any) -> "Future[Answer]":
         """Asks for an evaluation of `policy_of(agent)`, its returns and lengths; waits first where too many wait."""
+        if self._is_closing.is_set():
+            raise RuntimeError("an evaluator that is closed plays nothing")
         self._room.acquire()
         asked = _Asked(Future(), key, agent)
         asked.answer.add_done_callback(lambda _: self._room.release())
@@ -184,27 +204,33 @@ class Evaluator:
 
     def _work(self) -> None:
         while not self._is_closing.is_set():
+            self._fill()
+            playing = [i for i, place in enumerate(self._places) if place.answer is not None]
             try:
-                self._fill()
-                self._step()
-            except Exception as error:  # whoever asked will know what to do
-                for place in self._places:
-                    if place.answer is not None:
-                        self._leave(place).set_exception(error)
-                    place.env = None  # what it would answer next nobody knows
+                if playing:
+                    self._step(playing)
+            except BaseException as error:  # whoever asked will know what to do
+                for i in playing:
+                    if self._places[i].answer is not None:
+                        self._places[i].end(error)
                 self._table = None
 
     def _fill(self) -> None:
         """Lets those that wait take the places that are free; waits for one where nothing is played."""
-        for i in [i for i, place in enumerate(self._places) if place.episodes is None]:
+        for i in [i for i, place in enumerate(self._places) if place.answer is None]:
             try:
-                asked = self._asked.get(block=all(place.episodes is None for place in self._places))
+                asked = self._asked.get(block=all(place.answer is None for place in self._places))
             except queue.Empty:
                 return
             if asked is None:
                 return
+            if not asked.answer.set_running_or_notify_cancel():
+                continue
             self._places[i].answer = asked.answer
-            self._seat(i, asked)
+            try:
+                self._seat(i, asked)
+            except BaseException as error:
+                self._places[i].end(error)
 
     def _seat(self, i: int, asked: _Asked) -> None:
         """Begins the episodes of an evaluation."""
@@ -216,54 +242,45 @@ class Evaluator:
         if self._table is None:
             self._table = jax.tree.map(lambda x: jnp.stack([x] * len(self._places)), one)
         else:
-            self._table = self._put(self._table, i, one)
+            self._table = _put(self._table, i, one)
         seed = int(jax.random.randint(key_seed, (), 0, 2**30))
         place.episodes = Episodes(place.env, self._task, seed=seed, max_steps=self._max_steps)
 
-    def _step(self) -> None:
-        """A step of all that are playing."""
-        playing = [(i, place.env, place.episodes) for i, place in enumerate(self._places) if place.episodes is not None]
-        if not playing:
-            return
+    def _step(self, playing: Sequence[int]) -> None:
+        """A step of all that are playing; what one of them breaks, breaks that one."""
         times = np.zeros(len(self._places), np.int32)
-        for i, _, episodes in playing:
-            times[i], self._seen[i] = episodes.time, episodes.observations
+        for i in playing:
+            times[i], self._seen[i] = self._places[i].episodes.time, self._places[i].episodes.observations
         keys, policies, contexts = self._table
-        actions = np.asarray(self._exploit(keys, times, policies, contexts, self._seen, self._hyper), np.int64)
-        answers = _answers([env for _, env, _ in playing], actions[[i for i, _, _ in playing]])
-        for (i, _, episodes), answer in zip(playing, answers, strict=True):
-            episodes.take(answer)
-            if episodes.is_over:
-                self._leave(self._places[i]).set_result((episodes.returns, episodes.lengths))
-
-    def _leave(self, place: _Place) -> "Future[tuple[np.ndarray, np.ndarray]]":
-        assert place.answer is not None
-        answer, place.answer, place.episodes = place.answer, None, None
-        return answer
+        actions = np.asarray(self._exploit_each(keys, times, policies, contexts, self._seen, self._hyper), np.int64)
+        if self._task.steps_by_itself:
+            for i in playing:
+                self._places[i].env.send(actions[i])
+        for i in playing:
+            place = self._places[i]
+            try:
+                place.episodes.take(place.env.recv() if self._task.steps_by_itself else place.env.step(actions[i]))
+            except BaseException as error:
+                place.end(error)
+                continue
+            if place.episodes.is_over:
+                place.end()
 
     def close(self) -> None:
         """Stops what is under way and closes the environments."""
         self._is_closing.set()
         self._asked.put(None)
-        self._thread.shutdown()
+        self._thread.join()
         self._asked.put(None)  # the thread may have taken the other
         while (asked := self._asked.get()) is not None:
             asked.answer.cancel()
         for place in self._places:
             if place.answer is not None:
-                self._leave(place).cancel()
-            if place.env is not None:
+                place.end(CancelledError())
+            elif place.env is not None:
                 place.env.close()
 
 
-def _put(table: Any, i: Array, one: Any) -> Any:
+@partial(jax.jit, donate_argnums=0)
+def _put(table: Any, i: ArrayLike, one: Any) -> Any:
     return jax.tree.map(lambda many, new: many.at[i].set(new), table, one)
-
-
-def _answers(envs: Sequence[Any], actions: np.ndarray) -> list[tuple[Any, ...]]:
-    """What vector environments answer to a step; those that step by themselves, as ALE's do, step at the same time."""
-    if not all(hasattr(env, "send") and hasattr(env, "recv") for env in envs):
-        return [env.step(chosen) for env, chosen in zip(envs, actions, strict=True)]
-    for env, chosen in zip(envs, actions, strict=True):
-        env.send(chosen)
-    return [env.recv() for env in envs]

@@ -169,7 +169,7 @@ class _Run:
             list(compiled)
         self.evaluator = Evaluator(
             task,
-            parts.exploit,
+            parts.exploit_each,
             parts.begin,
             self.hyper,
             num_episodes=protocol.num_evaluation_episodes,
@@ -358,8 +358,8 @@ class _Run:
     def _learn(self) -> None:
         """Starts the gradient steps that are due."""
         protocol = self.protocol
-        is_due = self.counters.turns % protocol.turns_per_block == 0 and self.counters.turns > protocol.num_groups
-        if not is_due or self.step < protocol.num_warmup_steps:
+        turns = self.counters.turns
+        if turns < protocol.first_block or turns % protocol.turns_per_block:
             return
         progress = self._progress()
         for _ in range(protocol.updates_per_block // protocol.stretch):

@@ -116,6 +116,12 @@ class HostProtocol:
         return self.turns_per_block * self.num_lanes * self.num_updates // self.steps_per_update
 
     @property
+    def first_block(self) -> int:
+        """Turns before the first block of updates: every group has stepped, and the warm-up is over."""
+        fewest = max(self.num_groups + 1, -(-self.num_warmup_steps // self.num_lanes))
+        return -(-fewest // self.turns_per_block) * self.turns_per_block
+
+    @property
     def stretch(self) -> int:
         """Gradient steps between which the target stands still: neither a block's end nor a target copy cuts them."""
         return math.gcd(self.updates_per_block, self.target_period)
@@ -159,6 +165,7 @@ class Machinery(NamedTuple):
       sync: `(agent, hyper, progress) -> agent`, the target copied; uses up `agent`.
       exploit: `(key, time, agent, context, observations, hyper) -> actions`, in evaluation; lane i follows chain i
         modulo the number of chains.
+      exploit_each: the same of several evaluations at a time, all but `hyper` with one more leading axis.
       begin: `(key, num_lanes, hyper) -> context` of fresh episodes.
       is_finite: `agent -> bool`.
       replay: the replay's functions.
@@ -169,6 +176,7 @@ class Machinery(NamedTuple):
     learn: Wrapped
     sync: Callable[..., AgentState]
     exploit: Callable[..., Array]
+    exploit_each: Callable[..., Array]
     begin: Callable[..., Array]
     is_finite: Callable[[AgentState], Array]
     replay: FrameReplay
@@ -239,7 +247,7 @@ def machinery(
         policies, draws = agent_state, lanes.draws
         if num_draws > 1:
             # Before the first update the newest is one draw from the prior: it must not take the place of all others.
-            has_learnt = turn * num_lanes >= protocol.num_warmup_steps
+            has_learnt = turn >= protocol.first_block
             place = jnp.where(has_learnt, turn // num_groups % num_draws, num_draws)  # no place beyond the last
             put = lambda table, one: table.at[place].set(one, mode="drop")
             draws = policies = jax.tree.map(put, draws, trained_of(agent_state))
@@ -313,6 +321,7 @@ def machinery(
         jax.jit(learn, donate_argnums=2),
         jax.jit(sync, donate_argnums=0),
         jax.jit(exploit),
+        jax.jit(jax.vmap(exploit, (0, 0, 0, 0, 0, None))),
         jax.jit(begin, static_argnums=1),
         jax.jit(is_finite),
         ring,

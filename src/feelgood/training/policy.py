@@ -151,7 +151,7 @@ class Policy:
         check_count("max_steps", max_steps)
         evaluator = Evaluator(
             self.task,
-            self._parts.exploit,
+            self._parts.exploit_each,
             self._parts.begin,
             jax.tree.map(jnp.asarray, dict(self.hyper)),
             num_episodes=num_episodes,

@@ -2,10 +2,12 @@
 
 import dataclasses
 import errno
+import itertools
 import os
 import signal
 import threading
 from functools import partial
+from types import SimpleNamespace
 
 import gymnasium
 import jax
@@ -287,6 +289,17 @@ def test_training_goes_on_while_an_evaluation_takes_its_time(monkeypatch):
     outcome = train(TASK, make_agent, protocol, HYPER, 3, num_evaluators=1)
     assert [point.step for point in outcome.curve] == list(range(0, 241, 8))
     assert all(np.isfinite(point.return_) for point in outcome.curve)
+
+
+def test_every_second_it_says_how_far_it_is_and_how_fast(monkeypatch):
+    clock, ticks = itertools.count(0.0, 0.25), []
+    monkeypatch.setattr(host, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    train(TASK, make_agent, PROTOCOL, HYPER, 3, tick=lambda step, speed: ticks.append((step, speed, next(clock))))
+    steps, speeds, times = np.transpose(ticks)
+    assert len(ticks) > 10
+    assert steps[-1] <= PROTOCOL.num_steps
+    np.testing.assert_array_less(1, np.diff(times))
+    np.testing.assert_allclose(np.diff(steps) / np.diff(times), speeds[1:], rtol=0.3)  # reading moves the clock
 
 
 def test_parameters_that_blow_up_end_the_run_and_are_said_to():
@@ -604,9 +617,6 @@ def test_the_host_starts_to_learn_while_actions_are_still_being_chosen(monkeypat
 )
 def test_updates_begin_with_the_first_whole_block_after_the_warm_up(num_envs, num_groups, num_warmup_steps):
     protocol = HostProtocol(num_envs=num_envs, num_groups=num_groups, num_warmup_steps=num_warmup_steps)
-    turns = 1
-    while (
-        turns * protocol.num_lanes < num_warmup_steps or turns % protocol.turns_per_block or turns <= num_groups
-    ):  # not all groups have a transition, or updates are not whole
-        turns += 1
-    assert protocol.first_block == turns
+    lanes, block = protocol.num_lanes, protocol.turns_per_block
+    is_due = lambda turns: turns > num_groups and turns * lanes >= num_warmup_steps and turns % block == 0
+    assert protocol.first_block == next(filter(is_due, itertools.count(1)))

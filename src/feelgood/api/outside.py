@@ -119,8 +119,9 @@ def carry_out(
     folder: Path | None = None,
     report: Callable[[int, Mapping[str, Any]], None] = lambda seed, row: None,
     say: Callable[[str], None] = lambda text: None,
+    tick: Callable[[int, int, float], None] = lambda seed, step, speed: None,
 ) -> Result:
-    """Trains one run after the other; see `train`."""
+    """Trains one run after the other; see `train`. `tick` is that of `feelgood.training.host.train`, with the seed."""
     learner, origin, task, seeds, protocol = job
     label = label_of(learner, origin, store.in_words(task.make) if origin.kind == "own" else None)
     rows, policies = [], []
@@ -139,6 +140,7 @@ def carry_out(
             folder=None if folder is None else folder / f"seed-{seed}",
             label=label,
             report=partial(known, seed),
+            tick=partial(tick, seed),
             say=say,
         )
         rows += [_row(learner, task.name, seed, point) for point in outcome.curve]

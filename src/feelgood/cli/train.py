@@ -152,9 +152,9 @@ def run(options: TrainOptions) -> list[Path]:
     with (
         store.recorded(options.output, "train", options, seeds={"training": seeds}, files=FILES, command=command),
         bar() as progress,
-        _reports(options, seeds, job.protocol.num_steps, progress) as report,
+        _reports(options, seeds, job.protocol.num_steps, progress) as (report, tick),
     ):
-        result = carry_out(job, checkpoint, report, say=lambda text: print(text, file=sys.stderr))
+        result = carry_out(job, checkpoint, report, say=lambda text: print(text, file=sys.stderr), tick=tick)
         paths = result.save(options.output)
     shutil.rmtree(checkpoint, ignore_errors=True)  # the run is finished, as the manifest now says
     return paths
@@ -163,8 +163,8 @@ def run(options: TrainOptions) -> list[Path]:
 @contextmanager
 def _reports(
     options: TrainOptions, seeds: range, num_steps: int, progress: Any
-) -> Iterator[Callable[[int, Mapping[str, Any]], None]]:
-    """A function that takes the rows of curves to the bar and to the sinks."""
+) -> Iterator[tuple[Callable[[int, Mapping[str, Any]], None], Callable[[int, int, float], None]]]:
+    """A function that takes the rows of curves to the bar and to the sinks, and one that moves the bar between them."""
     from feelgood.results import sinks
     from feelgood.results.progress import Moment
     from feelgood.results.store import fingerprint
@@ -185,22 +185,27 @@ def _reports(
                     sinks.wandb(options.wandb_project, name=name, folder=folder, config=told, identity=mark)
                 )
         with progress.task(f"{options.env} {options.agent}", len(seeds) * num_steps) as show:
-            last = (0, 0.0)
+            where: dict[str, Any] = {}
+
+            def move(seed: int, **news: Any) -> None:
+                if where.get("seed") != seed:
+                    where.clear()
+                where.update(news, seed=seed, step=max(news["step"], where.get("step", 0)))  # evaluations are late
+                speed = f", {where['speed']:,.0f} steps/s" if "speed" in where else ""
+                done = (seed - seeds.start) * num_steps + min(where["step"], num_steps)
+                show(Moment(done, f"seed {seed}, step {where['step']:,}{speed}{where.get('score', '')}"))
+
+            def tick(seed: int, step: int, speed: float) -> None:
+                move(seed, step=step, speed=speed)
 
             def report(seed: int, row: Mapping[str, Any]) -> None:
-                nonlocal last
-                step, seconds = row["step"], row["seconds"]
-                is_known = step > last[0] and seconds > last[1]
-                speed = f", {(step - last[0]) / (seconds - last[1]):,.0f} steps/s" if is_known else ""
-                last = (step, seconds)
-                score = f"return {row['return']:.1f}" if row["finite"] else "diverged"
-                done = (seed - seeds.start) * num_steps + min(step, num_steps)
-                show(Moment(done, f"seed {seed}, step {step:,}{speed}, {score}"))
+                step = row["step"]
+                move(seed, step=step, score=f", return {row['return']:.1f}" if row["finite"] else ", diverged")
                 numbers = {name: row[name] for name in ("return", "training_return", "potential", "seconds")}
                 for sink in own[seed]:
                     sink.log(step, {name: value for name, value in numbers.items() if math.isfinite(value)})
 
-            yield report
+            yield report, tick
     finally:
         for sink in (each for of_seed in own.values() for each in of_seed):
             sink.close()

@@ -104,20 +104,28 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
     task = atari(run.game, **run.emulator)
     said: list[str] = []
     points: list[Any] = []
-    with progress.task(run.name, protocol.num_steps // protocol.evaluation_period) as report:
-        before = None
+    with progress.task(run.name, protocol.num_steps) as report:
+        step, speed = 0, 0.0
+
+        def show() -> None:
+            told = [f"{FRAMES_PER_STEP * step:,} frames"] if step else []
+            told += [f"{FRAMES_PER_STEP * speed:,.0f} a second"] if speed else []
+            if points:
+                told.append(f"score {points[-1].return_:,.0f}" if points[-1].is_finite else "diverged")
+            report(Moment(step, ", ".join(told)))
+
+        def tick(now: int, a_second: float) -> None:
+            nonlocal step, speed
+            step, speed = now, a_second
+            show()
 
         def tell(point) -> None:
-            nonlocal before
-            note = "diverged" if not point.is_finite else f"score {point.return_:,.0f}"
-            if before is not None and point.seconds > before.seconds:
-                rate = FRAMES_PER_STEP * (point.step - before.step) / (point.seconds - before.seconds)
-                note = f"{FRAMES_PER_STEP * point.step:,} frames, {rate:,.0f} a second, {note}"
-            before = point
+            nonlocal step
             points.append(point)
+            step = max(step, point.step)  # evaluations are late
             if checkpoint is not None:
                 store.write_so_far(checkpoint, tabulate(run, hyper, points, resumed=bool(said)).assign(agent=run.label))
-            report(Moment(point.step // protocol.evaluation_period, note))
+            show()
 
         def say(text: str) -> None:
             said.append(text)
@@ -134,6 +142,7 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
             folder=checkpoint.with_suffix("") if checkpoints and checkpoint is not None else None,
             label=f"{run.name} {_digest(run)}",
             report=tell,
+            tick=tick,
             say=say,
         )
     return tabulate(run, hyper, outcome.curve, resumed=bool(said))

@@ -103,6 +103,7 @@ def train(
     checkpoint_seconds: float = 60.0,
     num_evaluators: int | None = None,
     report: Callable[[Point], None] = lambda point: None,
+    tick: Callable[[int, float], None] = lambda step, speed: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """Trains one run.
@@ -123,6 +124,7 @@ def train(
       num_evaluators: evaluations that are played side by side, beside the training; None for 4 on an accelerator and
         1 on a CPU, where an empty place costs as much as a taken one.
       report: called with each point of the curve as it is known, in order.
+      tick: called every second or so with the environment steps so far and how many there are a second.
       say: called with a sentence where something happens that the user should know.
 
     Raises:
@@ -136,6 +138,7 @@ def train(
         seed,
         (1 if jax.default_backend() == "cpu" else 4) if num_evaluators is None else num_evaluators,
         report,
+        tick,
     )
     try:
         if folder is not None:
@@ -149,9 +152,17 @@ class _Run:
     """A run in progress."""
 
     def __init__(
-        self, task: Task, parts: Machinery, protocol: HostProtocol, hyper: Any, seed: int, num_evaluators: int, report
+        self,
+        task: Task,
+        parts: Machinery,
+        protocol: HostProtocol,
+        hyper: Any,
+        seed: int,
+        num_evaluators: int,
+        report: Callable[[Point], None],
+        tick: Callable[[int, float], None],
     ):
-        self.task, self.parts, self.protocol, self.report = task, parts, protocol, report
+        self.task, self.parts, self.protocol, self.report, self.tick = task, parts, protocol, report, tick
         self.hyper = jax.tree.map(jnp.asarray, dict(hyper))
         key_init, self.key_act, self.key_learn, self.key_evaluate, key_envs = jax.random.split(jax.random.key(seed), 5)
         self.seed_envs = int(jax.random.randint(key_envs, (), 0, 2**30))
@@ -283,6 +294,7 @@ class _Run:
         num_turns = -(-protocol.num_steps // protocol.num_lanes)
         lap, seconds = time.monotonic, dict.fromkeys(("receive", "act", "learn", "rest"), 0.0)
         self._begin()
+        self.ticked = lap(), self.step
         if self.counters.turns == 0:
             self._evaluate(0)
         with stop_on_signal() as stop:
@@ -374,7 +386,11 @@ class _Run:
                 self.agent = self.parts.sync(self.agent, self.hyper, progress)
 
     def _look_after(self) -> None:
-        """Evaluates and saves where it is time to."""
+        """Evaluates, saves and tells where it is time to."""
+        now, (before, step) = time.monotonic(), self.ticked
+        if now - before > 1:
+            self.tick(self.step, (self.step - step) / (now - before))
+            self.ticked = now, self.step
         period = self.protocol.evaluation_period
         index = self.step // period
         if index > (self.step - self.protocol.num_lanes) // period and index < len(self.curve):

@@ -67,14 +67,14 @@ def stopped_and_continued(tmp_path_factory):
 
         class Stopping:
             def __enter__(self):
-                report = manager.__enter__()
+                report, tick = manager.__enter__()
 
                 def stop(seed, row):
                     report(seed, row)
                     if row["step"] == 200:
                         signal.raise_signal(signal.SIGINT)
 
-                return stop
+                return stop, tick
 
             def __exit__(self, *error):
                 return manager.__exit__(*error)

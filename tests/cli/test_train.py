@@ -14,6 +14,7 @@ import feelgood
 from feelgood.cli import evaluate, main, record, train
 from feelgood.cli.run import restored
 from feelgood.results import store
+from feelgood.training.evaluation import Evaluator
 
 
 class Lever(gymnasium.Env):
@@ -60,7 +61,12 @@ def stopped_and_continued(tmp_path_factory):
     """A run that is stopped half-way by Ctrl-C and then called again; what it said each time."""
     folder = tmp_path_factory.mktemp("run") / "lever"
     said = []
-    reports = train._reports
+    reports, submit = train._reports, Evaluator.submit
+
+    def at_once(evaluator, key, agent):
+        future = submit(evaluator, key, agent)
+        future.exception(60)  # so that the training is where the evaluation is
+        return future
 
     def interrupting(*arguments):
         manager = reports(*arguments)
@@ -83,6 +89,7 @@ def stopped_and_continued(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "set_up_jax", lambda: None)
+        patch.setattr(Evaluator, "submit", at_once)
         patch.setattr(train, "_reports", interrupting)
         said.append(call(*COMMAND, "--output", str(folder)))
         said.append(store.read_study(folder))
@@ -98,7 +105,7 @@ def stopped_and_continued(tmp_path_factory):
 
 def test_a_run_stopped_by_control_c_goes_on_where_it_stopped(stopped_and_continued):
     folder, (code, manifest, had_policy, errors) = stopped_and_continued
-    assert re.search(r"continuing from step 2\d\d; the environments begin new episodes", errors)
+    assert re.search(r"continuing from step 20\d; the environments begin new episodes", errors)
     assert (code, manifest["finished"], had_policy) == (130, False, False)
     assert store.read_study(folder)["finished"]
     curve = feelgood.load_results(folder)

@@ -104,6 +104,19 @@ def compiled_once():
         yield
 
 
+@pytest.fixture
+def at_once(monkeypatch):
+    """The training waits for each evaluation, so it is where the newest point of the curve is."""
+    submit = host.Evaluator.submit
+
+    def wait(evaluator, key, agent):
+        future = submit(evaluator, key, agent)
+        future.exception(60)
+        return future
+
+    monkeypatch.setattr(host.Evaluator, "submit", wait)
+
+
 @pytest.fixture(scope="module", params=[PROTOCOL, TAKING_TURNS], ids=["together", "taking turns"])
 def finished(request):
     """A run that went to its end, with all that it was."""
@@ -233,6 +246,7 @@ def test_a_run_that_dies_goes_on_from_its_last_checkpoint_with_agent_replay_and_
         train(TASK, make_agent, TAKING_TURNS, HYPER, 4, **settings)
 
 
+@pytest.mark.usefixtures("at_once")
 def test_ctrl_c_leaves_a_checkpoint(tmp_path):
     def stop(point):
         if point.step == 80:
@@ -447,6 +461,7 @@ def test_any_error_of_the_journal_is_heard_of_and_nothing_hangs(tmp_path, monkey
     journal.close()
 
 
+@pytest.mark.usefixtures("at_once")
 def test_a_last_checkpoint_that_cannot_be_written_is_said(tmp_path, monkeypatch):
     save, keep_end, is_full = checkpoint.save, host._Run._keep_end, threading.Event()
 

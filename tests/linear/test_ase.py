@@ -16,12 +16,10 @@ FEATURES = np.asarray(MDP.features, np.float64)
 def some_data(mdp=MDP, num_episodes=200, seed=0):
     """Episodes under uniform actions, and the statistics of them."""
     rng = np.random.default_rng(seed)
-    transitions, rewards = (np.asarray(x, np.float64) for x in mdps.tables(mdp))
-    data = learning.no_data(mdp.features, mdp.horizon)
-    add = jax.jit(learning.add_episode)
+    transitions, rewards, initial = (np.asarray(x, np.float64) for x in (*mdps.tables(mdp), mdp.initial))
     past = []
     for _ in range(num_episodes):
-        s = [int(rng.choice(mdp.num_states, p=np.asarray(mdp.initial, np.float64)))]
+        s = [int(rng.choice(mdp.num_states, p=initial))]
         a, r = [], []
         for h in range(mdp.horizon):
             a.append(int(rng.integers(mdp.num_actions)))
@@ -29,8 +27,10 @@ def some_data(mdp=MDP, num_episodes=200, seed=0):
             law = transitions[h, s[-1], a[-1]].clip(0)
             s.append(int(rng.choice(mdp.num_states, p=law / law.sum())))
         past.append((s, a, r))
-        data = add(data, mdp.features, jnp.array(s), jnp.array(a), jnp.array(r, jnp.float32))
-    return data, past
+    states, actions, paid = (jnp.asarray(np.array(column)) for column in zip(*past, strict=True))
+    add = lambda data, episode: (learning.add_episode(data, mdp.features, *episode), None)
+    empty = learning.no_data(mdp.features, mdp.horizon)
+    return jax.jit(lambda *episodes: jax.lax.scan(add, empty, episodes)[0])(states, actions, paid), past
 
 
 DATA, PAST = some_data()
@@ -89,7 +89,8 @@ def test_feel_good_tilts_the_first_stage_alone():
     data, _ = some_data(mdp, 100)
     eta, variance, weight = 0.1, 2.0, 3.0
 
-    def mean_of(weight):
+    @jax.jit
+    def draws(weight):
         learner = ase.lsvi_ase(
             mdp.features,
             2,
@@ -99,8 +100,9 @@ def test_feel_good_tilts_the_first_stage_alone():
             prior_variance=variance,
             feel_good_weight=weight,
         )
-        return np.asarray(plans(learner, 20_000, data, first=2).state.params, np.float64).mean(0)
+        return plans(learner, 20_000, data, first=2).state.params
 
+    mean_of = lambda weight: np.asarray(draws(weight), np.float64).mean(0)
     precision = 2 * eta * np.asarray(data.gram, np.float64) + np.eye(3) / variance
     covariance = np.linalg.inv(precision[0])
     shift = weight * covariance @ np.asarray(mdp.features[2, 0], np.float64)
@@ -143,7 +145,7 @@ def test_every_scheme_reaches_the_exact_posterior(scheme, num_updates, exact_dra
 def test_stages_start_where_they_stopped():
     learner = ase.lsvi_ase(MDP.features, 3, schemes.lmc(1e-7), num_updates=2, loss_weight=0.1)
     start = jnp.arange(9.0).reshape(3, 3)
-    plan = learner.plan(jax.random.key(0), samplers.SamplerState(start), DATA, jnp.int32(0))
+    plan = jax.jit(learner.plan)(jax.random.key(0), samplers.SamplerState(start), DATA, jnp.int32(0))
     np.testing.assert_allclose(plan.state.params, start, atol=0.02)
     assert not np.array_equal(plan.state.params, start)
     np.testing.assert_array_equal(learner.init().params, np.zeros((3, 3)))
@@ -210,9 +212,8 @@ def test_what_is_measured_is_recorded_stage_by_stage():
         MDP.features, 3, schemes.lmc(), num_updates=4, loss_weight=0.5, prior_variance=1.0, measure=measure
     )
     start = jnp.ones((3, 3)) * jnp.arange(3.0)[:, None]
-    mean, began, steps = learner.plan(
-        jax.random.key(0), samplers.SamplerState(start), DATA, jnp.int32(0)
-    ).facts.measured
+    plan = jax.jit(learner.plan)(jax.random.key(0), samplers.SamplerState(start), DATA, jnp.int32(0))
+    mean, began, steps = plan.facts.measured
     np.testing.assert_array_equal(began, start)
     np.testing.assert_array_equal(steps, [4, 4, 4])
     np.testing.assert_allclose(mean[2], least_squares(PAST, 1.0)[2], rtol=1e-3)
@@ -225,8 +226,8 @@ def test_zero_noise_and_plenty_of_data_give_the_optimal_policy_of_a_table():
         mdp.features, 4, schemes.exact(), num_updates=1, loss_weight=1.0, prior_variance=1e3, inverse_temperature=1e8
     )
     values = plans(learner, 1, data, first=0).values[0]
-    reached = mdps.policy_values(mdp, mdps.greedy(values))[0, 0]
-    assert reached == pytest.approx(float(mdps.optimal_values(mdp)[1][0, 0]), rel=1e-6)
+    reached = jax.jit(mdps.policy_values)(mdp, mdps.greedy(values))[0, 0]
+    assert reached == pytest.approx(float(jax.jit(mdps.optimal_values)(mdp)[1][0, 0]), rel=1e-6)
 
 
 def linear_function(d):

@@ -51,7 +51,12 @@ def minibatch(seed, batch_size=16):
 
 def update(agent, key, state, batch, num_data):
     """One update as the training loop makes it: the target looks ahead, then the network moves."""
-    return agent.update(key, state, batch, num_data, agent.look_ahead(key, state, batch))
+
+    @jax.jit
+    def move(key, state, batch):
+        return agent.update(key, state, batch, num_data, agent.look_ahead(key, state, batch))
+
+    return move(key, state, batch)
 
 
 def in_numpy(tree):
@@ -295,7 +300,7 @@ def test_a_noisy_network_acts_and_learns_with_a_new_draw_for_every_key():
 
 def test_random_priors_are_held_fixed_while_the_rest_learns():
     agent = make_agent("bootstrapped_dqn", SPACES, options=Options(hidden=(4,), num_members=2))
-    state = agent.init(jax.random.key(0))
+    state = jax.jit(agent.init)(jax.random.key(0))
     moved, _ = update(agent, jax.random.key(1), state, minibatch(0), 16)
     assert jax.tree.all(jax.tree.map(np.array_equal, moved.frozen, state.frozen))
     assert not any(jax.tree.leaves(jax.tree.map(np.array_equal, moved.sampler.params, state.sampler.params)))
@@ -372,11 +377,11 @@ def test_acting_uses_the_network_for_acting_where_there_is_one_and_learning_does
         return network.apply(*inputs, num_fractions=3)
 
     agent = value_agent(network._replace(act=act), objective, samplers.langevin(0.1, 1.0))
-    state = agent.init(jax.random.key(0))
-    agent.explore(jax.random.key(1), state, 0, jnp.ones(5), 0.0)
-    agent.exploit(jax.random.key(1), state, 0, jnp.ones(5))
+    state = jax.jit(agent.init)(jax.random.key(0))
+    jax.jit(agent.explore)(jax.random.key(1), state, 0, jnp.ones(5), 0.0)
+    jax.jit(agent.exploit)(jax.random.key(1), state, 0, jnp.ones(5))
     assert len(calls) == 2
-    assert agent.look_ahead(jax.random.key(1), state, minibatch(0)).values.shape == (16, 3, 8)
+    assert jax.jit(agent.look_ahead)(jax.random.key(1), state, minibatch(0)).values.shape == (16, 3, 8)
     update(agent, jax.random.key(1), state, minibatch(0), 16)
     assert len(calls) == 2
 

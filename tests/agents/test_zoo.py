@@ -199,8 +199,8 @@ def test_the_double_option_lets_the_online_network_choose():
         state = agent.init(jax.random.key(0))
         # The target network is the online one upside down, so that they disagree on the best action.
         state = state._replace(target=jax.tree.map(jnp.negative, state.target))
-        next_values = agent.look_ahead(jax.random.key(1), state, batch)
-        losses.append(float(agent.update(jax.random.key(1), state, batch, 1, next_values)[1].potential))
+        next_values = jax.jit(agent.look_ahead)(jax.random.key(1), state, batch)
+        losses.append(float(jax.jit(agent.update)(jax.random.key(1), state, batch, 1, next_values)[1].potential))
     dense = state.sampler.params.layers[0]
     value, after = (np.asarray(o @ dense.weight + dense.bias[None])[0] for o in (jnp.ones((1, 3)), batch[4]))
     expected = [(1 + 0.9 * (-after).max() - value[0]) ** 2, (1 - 0.9 * after.max() - value[0]) ** 2]
@@ -322,7 +322,7 @@ def test_an_ensemble_on_images_shares_all_but_its_heads_and_its_prior_has_its_ow
     assert scale == 1
     assert not np.array_equal(model.trunk.trunk.layers[0].weight, prior.trunk.trunk.layers[0].weight)
     batch = fixed_batch((4, 36, 36), jnp.uint8, 4)
-    assert agent.look_ahead(jax.random.key(1), state, batch).shape == (4, 3, 2)
+    assert jax.jit(agent.look_ahead)(jax.random.key(1), state, batch).shape == (4, 3, 2)
     # A flat image has no say in which network is used when the options name one.
     flat = make_agent("dqn", PIXELS, options=Options(network="mlp", hidden=(4,)))
     assert jax.eval_shape(flat.init, jax.random.key(0)).target.layers[0].weight.shape == (4 * 36 * 36, 4)

@@ -219,7 +219,9 @@ def test_impossible_sizes_are_refused(settings):
 
 @functools.cache
 def prioritised(exponent):
-    return replay(6, Transition(0.0, 0, 0.0, False, False, 0.0, 0.0), priority_exponent=exponent)
+    made = replay(6, Transition(0.0, 0, 0.0, False, False, 0.0, 0.0), priority_exponent=exponent)
+    names = ("add", "add_batch", "take", "prioritise")
+    return made._replace(**{name: jax.jit(getattr(made, name)) for name in names})
 
 
 def test_samples_by_priority_have_its_power_and_weights_that_make_up_for_it():

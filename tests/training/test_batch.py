@@ -71,9 +71,10 @@ class Stop(Exception):
 
 
 @pytest.fixture(scope="module")
-def undisturbed():
-    seen = []
-    curves = run(report=seen.append)
+def undisturbed(tmp_path_factory):
+    seen, path = [], tmp_path_factory.mktemp("undisturbed") / "state.npz"
+    curves = run(path=path, report=seen.append)
+    assert not path.exists()  # no checkpoint was due
     # Worth comparing: runs change, differ, and some episodes succeed.
     assert len(np.unique(curves.record.potential)) == 3 * NUM_CHUNKS
     assert curves.record.num_successes.any()
@@ -149,8 +150,6 @@ def test_a_batch_stopped_by_an_error_and_then_by_a_signal_ends_with_the_bits_of_
 
 def test_the_end_is_kept_where_that_is_asked_for(tmp_path, undisturbed):
     path = tmp_path / "state.npz"
-    run(path=path)
-    assert not path.exists()  # no checkpoint was due
     run(path=path, keep_last=True)
     seen = []
     assert_same_bits(run(path=path, report=seen.append), undisturbed)

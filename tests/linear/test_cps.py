@@ -74,10 +74,10 @@ def plan_of(learner, past=None):
 
 
 @pytest.fixture(scope="module")
-def many_particles():
+def many_particles(optimised_jit):
     """Statistics of 40,000 draws with 128 particles for λ = 0, 2 and 4; one compilation."""
 
-    @jax.jit
+    @optimised_jit
     def run(weight, keys, past):
         learner = cps(FEATURES, 2, **{**TARGET, "feel_good_weight": weight}, num_particles=128)
         return jax.lax.map(jax.vmap(plan_of(learner, past)), keys)

@@ -257,7 +257,7 @@ class AtariStudy(EngineOptions):
     def __post_init__(self):
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
-        deals = self.num_groups == 0
+        groups_are_ours_to_choose = self.num_groups == 0
         for name, value in _PRESETS[self.preset].items():
             given = getattr(self, name)
             if given < 0 if name in _FROM_ZERO else given in (0, (), "preset"):
@@ -278,7 +278,7 @@ class AtariStudy(EngineOptions):
         check_probability("discount", self.discount)
         for name in _COUNTS:
             check_count(name, getattr(self, name))
-        if deals:
+        if groups_are_ours_to_choose:
             from feelgood.training.machinery import most_groups
 
             object.__setattr__(self, "num_groups", most_groups(self.num_envs, self.num_chains, self.num_groups))

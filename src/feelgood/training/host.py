@@ -130,16 +130,10 @@ def train(
     Raises:
       Interrupted: after Ctrl-C; the run is in the folder.
     """
-    run = _Run(
-        task,
-        machinery(task, make_agent, protocol, hyper, schedule),
-        protocol,
-        hyper,
-        seed,
-        (1 if jax.default_backend() == "cpu" else 4) if num_evaluators is None else num_evaluators,
-        report,
-        tick,
-    )
+    if num_evaluators is None:
+        num_evaluators = 1 if jax.default_backend() == "cpu" else 4
+    parts = machinery(task, make_agent, protocol, hyper, schedule)
+    run = _Run(task, parts, protocol, hyper, seed, num_evaluators, report, tick)
     try:
         if folder is not None:
             run.keep(folder, f"{label} seed {seed} {protocol}", checkpoint_seconds, say)

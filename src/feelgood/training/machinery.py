@@ -49,8 +49,8 @@ class HostProtocol:
         environments; they share one replay.
       num_draws: positions of each chain that act at the same time, at most one for each environment; each acts for so
         many steps, then the chain's newest takes its place; until the first update they are draws from the prior. With
-        1 all environments follow the newest: they do nearly
-        the same at any time, and what they do changes within an episode as fast as the chain moves.
+        1 all environments follow the newest: they do nearly the same at any time, and what they do changes within an
+        episode as fast as the chain moves.
     """
 
     num_steps: int = 12_500_000

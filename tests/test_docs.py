@@ -22,6 +22,7 @@ import pytest
 from feelgood.catalogue import KINDS, STUDIES
 from feelgood.checks import check_choice
 from feelgood.cli import COMMANDS
+from feelgood.pairs import read_lists, read_numbers
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -152,15 +153,15 @@ def by_tyro(kind, words):
 def check_study(name: str, words: list[str]) -> None:
     from feelgood.agents import ZOO
     from feelgood.cli.run import options_of
-    from feelgood.studies import atari, cells, sweep
+    from feelgood.studies import cells
 
     study = by_tyro(options_of(name), words)
     if name == "sweep" and study is not None:
         cells.make_environment(study.environment)
-        for hyper in sweep.parse_grid(study.grid):
+        for hyper in read_lists("grid", study.grid):
             check_choice("grid", hyper, ZOO[study.agent].hyper)
     if name == "atari" and study is not None:
-        for hyper in [*atari.parse_hyper(study.hyper), *dict(atari.parse_vary(study.vary))]:
+        for hyper in [*read_numbers("hyper", study.hyper), *read_lists("vary", study.vary)]:
             for agent in study.agents:
                 check_choice("hyper", hyper, ZOO[agent].hyper)
 

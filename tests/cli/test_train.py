@@ -184,9 +184,13 @@ def test_another_run_does_not_go_into_the_same_folder(stopped_and_continued, cap
         (["--env", "CartPole-v1", "--hyper", "step_size=-1"], "step_size must be positive and finite, got -1.0"),
         (
             ["--env", "CartPole-v1", "--hyper", "step_size"],
-            "hyper must be pairs such as step_size=1e-2, got 'step_size'",
+            "hyper must be of the form name=number, got 'step_size'",
         ),
-        (["--env", "CartPole-v1", "--hyper", "step_size=fast"], "hyper must be pairs such as"),
+        (
+            ["--env", "CartPole-v1", "--hyper", "step_size=fast"],
+            "hyper must be of the form name=number, got 'step_size=fast'",
+        ),
+        (["--env", "CartPole-v1", "--hyper", "friction=1", "friction=2"], "hyper must give each name once"),
         (["--env", "CartPole-v1", "--hyper", "step_size=inf"], "hyper step_size must be a finite real number"),
         (
             ["--env", "CartPole-v1", "--protocol", "batch_size=1.5"],

@@ -9,13 +9,7 @@ import feelgood
 from feelgood.studies import sweep
 from feelgood.studies.cells import FIRST_TUNING_SEED
 from feelgood.studies.nchain import GRIDS
-from feelgood.studies.sweep import SweepStudy, parse_grid
-
-
-def test_a_grid_is_read_from_words():
-    grid = parse_grid(("step_size=1e-2,1e-3", "friction=1"))
-    assert grid == {"step_size": (0.01, 0.001), "friction": (1.0,)}
-    assert parse_grid(()) == {}
+from feelgood.studies.sweep import SweepStudy
 
 
 @pytest.mark.parametrize(
@@ -25,8 +19,8 @@ def test_a_grid_is_read_from_words():
         ({"grid": ("step_size",)}, "grid must be of the form name=number,number, got 'step_size'"),
         ({"grid": ("step_size=1,,2",)}, "grid must be of the form name=number,number, got 'step_size=1,,2'"),
         ({"grid": ("step_size=small",)}, "got 'step_size=small'"),
-        ({"grid": ("step_size=1", "step_size=2")}, "grid must not repeat a name or a value, got 'step_size=2'"),
-        ({"grid": ("step_size=1,1.0",)}, "grid must not repeat a name or a value, got 'step_size=1,1.0'"),
+        ({"grid": ("step_size=1", "step_size=2")}, "grid must give each name once, got 'step_size=2'"),
+        ({"grid": ("step_size=1,1.0",)}, "grid must not repeat a number, got step_size=1,1"),
         ({"tuning_seeds": ()}, r"tuning_seeds must name at least one round, got \(\)"),
         ({"tuning_seeds": (0,)}, "tuning_seeds must be a whole number of at least 1, got 0"),
         ({"num_steps": 1500}, "num_steps must be a multiple of 1000, got 1500"),

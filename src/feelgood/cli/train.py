@@ -15,6 +15,7 @@ from feelgood.checks import check_count, check_finite
 from feelgood.cli import COMMANDS
 from feelgood.cli.parsing import parse_options
 from feelgood.cli.work import interruptible, set_up_jax
+from feelgood.pairs import read_numbers
 
 __all__ = ["TrainOptions", "execute", "train"]
 
@@ -93,16 +94,9 @@ class TrainOptions:
 
 
 def _numbers(field: str, words: Sequence[str]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        try:
-            found[name] = float(value)
-        except ValueError:
-            equals = ""
-        if not (name and equals):
-            raise ValueError(f"{field} must be pairs such as step_size=1e-2, got {word!r}") from None
-        check_finite(f"{field} {name}", found[name])
+    found = read_numbers(field, words)
+    for name, value in found.items():
+        check_finite(f"{field} {name}", value)
     return found
 
 

@@ -26,12 +26,13 @@ folder beside that file holds its replay and its last checkpoint.
 
 import importlib.util
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_fraction, check_positive, check_probability
+from feelgood.pairs import read_lists, read_numbers
 from feelgood.studies.atari_runs import FRAMES_PER_STEP, Run, plan, settings, task_of
 from feelgood.studies.engine import EngineOptions, run_plans
 from feelgood.studies.nchain import GRIDS
@@ -43,8 +44,6 @@ __all__ = [
     "PAPER",
     "SCALED",
     "AtariStudy",
-    "parse_hyper",
-    "parse_vary",
     "run",
     "runs_of",
 ]
@@ -132,51 +131,6 @@ _PRESETS: dict[str, dict[str, Any]] = {
 
 SMOKE_FRAMES = 1_000_000
 """Runs of fewer frames are no results."""
-
-
-def _pairs(option: str, form: str, words: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for word in words:
-        name, _, value = word.partition("=")
-        try:
-            numbers = read(value)
-        except ValueError:
-            raise ValueError(f"{option} must be of the form {form}, got {word!r}") from None
-        if not name or name in found:
-            raise ValueError(f"{option} must name each hyper-parameter once, got {word!r}")
-        found[name] = numbers
-    return found
-
-
-def parse_hyper(words: Sequence[str]) -> dict[str, float]:
-    """Reads hyper-parameters from words.
-
-    Raises:
-      ValueError: if a word is none such, or a name comes twice.
-
-    Example:
-      >>> parse_hyper(["feel_good_weight=0.01", "friction=10"])
-      {'feel_good_weight': 0.01, 'friction': 10.0}
-    """
-    return _pairs("hyper", "name=number", words, float)
-
-
-def parse_vary(words: Sequence[str]) -> list[tuple[str, float]]:
-    """Reads what to vary, one hyper-parameter at a time, from words.
-
-    Raises:
-      ValueError: if a word is none such, or a name or one of its values comes twice.
-
-    Example:
-      >>> parse_vary(["friction=10,1"])
-      [('friction', 10.0), ('friction', 1.0)]
-    """
-    read = lambda values: tuple(float(value) for value in values.split(","))
-    found = _pairs("vary", "name=number,number", words, read)
-    for name, values in found.items():
-        if len(set(values)) < len(values):
-            raise ValueError(f"vary must not repeat a value, got {name}={','.join(f'{value:g}' for value in values)}")
-    return [(name, value) for name, values in found.items() for value in values]
 
 
 @dataclass(frozen=True)
@@ -291,8 +245,8 @@ class AtariStudy(EngineOptions):
         if self.num_warmup_steps * FRAMES_PER_STEP >= self.num_frames:
             most = self.num_frames // FRAMES_PER_STEP
             raise ValueError(f"num_warmup_steps must be below {most}, all steps of a run, got {self.num_warmup_steps}")
-        fixed = parse_hyper(self.hyper)
-        for name, _ in parse_vary(self.vary):
+        fixed = read_numbers("hyper", self.hyper)
+        for name in read_lists("vary", self.vary):
             if name in fixed:
                 raise ValueError(f"vary must name what hyper does not, got {name!r} in both")
 
@@ -366,9 +320,10 @@ FILES = {
 
 def runs_of(study: AtariStudy) -> list[Run]:
     """All runs of a study: the first seed of everything first."""
-    fixed = parse_hyper(study.hyper)
-    varied: list[tuple[str, float] | None] = [*parse_vary(study.vary)] or [None]
-    every = itertools.product(range(study.num_seeds), study.games, study.agents, varied)
+    fixed, lists = read_numbers("hyper", study.hyper), read_lists("vary", study.vary)
+    varied = [(name, value) for name, values in lists.items() for value in values]
+    points: list[tuple[str, float] | None] = [*varied] or [None]
+    every = itertools.product(range(study.num_seeds), study.games, study.agents, points)
     return [
         Run(
             game,

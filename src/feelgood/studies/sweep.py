@@ -11,34 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count
+from feelgood.pairs import read_lists
 from feelgood.studies.cells import Cell, CellOptions, check_runs, make_environment, tables_of
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.nchain import GRIDS, best, tune, tuning_seeds
 
-__all__ = ["SweepStudy", "parse_grid", "run"]
-
-
-def parse_grid(words: Sequence[str]) -> dict[str, tuple[float, ...]]:
-    """Reads a grid from words such as `step_size=1e-2,1e-3`.
-
-    Raises:
-      ValueError: if a word is none such, or a name or one of its values comes twice.
-
-    Example:
-      >>> parse_grid(["step_size=1e-2,1e-3", "friction=1"])
-      {'step_size': (0.01, 0.001), 'friction': (1.0,)}
-    """
-    grid: dict[str, tuple[float, ...]] = {}
-    for word in words:
-        name, _, values = word.partition("=")
-        try:
-            numbers = tuple(float(value) for value in values.split(","))
-        except ValueError:
-            raise ValueError(f"grid must be of the form name=number,number, got {word!r}") from None
-        if name in grid or len(set(numbers)) < len(numbers):
-            raise ValueError(f"grid must not repeat a name or a value, got {word!r}")
-        grid[name] = numbers
-    return grid
+__all__ = ["SweepStudy", "run"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +47,7 @@ class SweepStudy(CellOptions):
         super().__post_init__()
         check_choice("agent", self.agent, GRIDS)
         check_choice("form", self.form, ("released", "paper"))
-        parse_grid(self.grid)
+        read_lists("grid", self.grid)
         if not self.tuning_seeds:
             raise ValueError("tuning_seeds must name at least one round, got ()")
         for count in self.tuning_seeds:
@@ -102,7 +80,7 @@ def run(study: SweepStudy, report=print) -> list[Path]:
     """Runs the study, or what is left of it, and returns the paths of its tables."""
     from feelgood.results import store
 
-    grid = parse_grid(study.grid) or GRIDS[study.agent]
+    grid = read_lists("grid", study.grid) or GRIDS[study.agent]
     _check(study, grid)
     seeds = {"reporting": range(study.num_seeds), **tuning_seeds(study.tuning_seeds)}
     with store.recorded(study.output, "sweep", study, seeds=seeds, files=FILES) as facts:

@@ -1,0 +1,54 @@
+"""Words such as `step_size=1e-2` and `friction=10,1`, as command lines have them."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+__all__ = ["read_lists", "read_numbers"]
+
+T = TypeVar("T")
+
+
+def _read(field: str, form: str, words: Sequence[str], read: Callable[[str], T]) -> dict[str, T]:
+    found: dict[str, T] = {}
+    for word in words:
+        name, _, text = word.partition("=")
+        try:
+            value = read(text)
+        except ValueError:
+            raise ValueError(f"{field} must be of the form {form}, got {word!r}") from None
+        if not name or name in found:
+            raise ValueError(f"{field} must give each name once, got {word!r}")
+        found[name] = value
+    return found
+
+
+def read_numbers(field: str, words: Sequence[str]) -> dict[str, float]:
+    """Reads numbers by name.
+
+    Raises:
+      ValueError: if a word is none such, or a name comes twice; the message begins with `field`.
+
+    Example:
+      >>> read_numbers("hyper", ["feel_good_weight=0.01", "friction=10"])
+      {'feel_good_weight': 0.01, 'friction': 10.0}
+    """
+    return _read(field, "name=number", words, float)
+
+
+def read_lists(field: str, words: Sequence[str]) -> dict[str, tuple[float, ...]]:
+    """Reads lists of numbers by name.
+
+    Raises:
+      ValueError: if a word is none such, or a name or one of its numbers comes twice; the message begins with `field`.
+
+    Example:
+      >>> read_lists("grid", ["step_size=1e-2,1e-3", "friction=1"])
+      {'step_size': (0.01, 0.001), 'friction': (1.0,)}
+    """
+    read = lambda text: tuple(float(number) for number in text.split(","))
+    found = _read(field, "name=number,number", words, read)
+    for name, numbers in found.items():
+        if len(set(numbers)) < len(numbers):
+            told = ",".join(f"{number:g}" for number in numbers)
+            raise ValueError(f"{field} must not repeat a number, got {name}={told}")
+    return found

@@ -24,7 +24,7 @@ from feelgood.objectives import (
 from feelgood.replay import Batch
 
 SPACES = Spaces((5,), 3)
-OPTIONS = {form: Options(hidden=(8, 6), form=form) for form in ("released", "paper")}
+OPTIONS = {form: Options(hidden=(8, 6), form=form) for form in ("released", "paper", "corrected")}
 HYPER = {
     "step_size": 0.02,
     "inverse_temperature": 300.0,
@@ -109,19 +109,23 @@ class Recomputed:
     def __init__(self, name, form, params):
         self.name, self.form, self.params = name, form, params
         self.momentum, self.m, self.v = ([np.zeros_like(p) for p in params] for _ in range(3))
+        self.count = 0
 
     def step(self, gradient, xi):
         tau, beta, a = HYPER["step_size"], HYPER["inverse_temperature"], HYPER["bias_factor"]
-        gamma, second = HYPER["friction"], 0.999 if self.form == "released" else 0.99
+        gamma, second = HYPER["friction"], 0.99 if self.form == "paper" else 0.999
         epsilon = HYPER["bias_epsilon"]
+        self.count += 1
         for i, g in enumerate(gradient):
             if self.name == "lmcdqn":
                 self.params[i] = self.params[i] - tau * g + np.sqrt(2 * tau / beta) * xi[i]
                 continue
             self.m[i] = 0.9 * self.m[i] + 0.1 * g
             self.v[i] = second * self.v[i] + (1 - second) * g**2
-            root = np.sqrt(self.v[i]) + epsilon if self.form == "released" else np.sqrt(self.v[i] + epsilon)
-            drift = g + a * self.m[i] / root
+            m, v = self.m[i], self.v[i]
+            if self.form == "corrected":
+                m, v = m / (1 - 0.9**self.count), v / (1 - second**self.count)
+            drift = g + a * m / (np.sqrt(v + epsilon) if self.form == "paper" else np.sqrt(v) + epsilon)
             if self.name in ("fg_lmcdqn", "adam_lmcdqn"):
                 self.params[i] = self.params[i] - tau * drift + np.sqrt(2 * tau / beta) * xi[i]
                 continue
@@ -130,16 +134,18 @@ class Recomputed:
             if self.form == "paper":
                 self.momentum[i] = self.momentum[i] + kick
             self.params[i] = self.params[i] + tau * self.momentum[i]
-            if self.form == "released":
+            if self.form != "paper":
                 self.params[i] = self.params[i] + kick
 
 
 CASES = [
     ("fg_ulmcdqn", "released"),
     ("fg_ulmcdqn", "paper"),
+    ("fg_ulmcdqn", "corrected"),
     ("ulmcdqn", "released"),
     ("fg_lmcdqn", "released"),
     ("fg_lmcdqn", "paper"),
+    ("fg_lmcdqn", "corrected"),
     ("adam_lmcdqn", "released"),
     ("lmcdqn", "released"),
 ]

@@ -57,19 +57,39 @@ def test_without_noise_a_sampler_is_its_optimiser(sampler, optimiser, cold):
     )
 
 
+@pytest.mark.parametrize("corrected", [False, True])
 @pytest.mark.parametrize("epsilon_in_root", [True, False])
-def test_adam_langevin_follows_its_equation(epsilon_in_root):
+def test_adam_langevin_follows_its_equation(epsilon_in_root, corrected):
     step, beta, a, a1, a2, eps = 0.01, 50.0, 0.7, 0.8, 0.95, 1e-2
     w, m, v = np.array(START, np.float64), np.zeros(3), np.zeros(3)
-    for xi in normals(25):
+    for t, xi in enumerate(normals(25), start=1):
         g = gradient(w)
         m, v = a1 * m + (1 - a1) * g, a2 * v + (1 - a2) * g**2
-        root = np.sqrt(v + eps) if epsilon_in_root else np.sqrt(v) + eps
-        w = w - step * (g + a * m / root) + np.sqrt(2 * step / beta) * xi
+        m_hat, v_hat = (m / (1 - a1**t), v / (1 - a2**t)) if corrected else (m, v)
+        root = np.sqrt(v_hat + eps) if epsilon_in_root else np.sqrt(v_hat) + eps
+        w = w - step * (g + a * m_hat / root) + np.sqrt(2 * step / beta) * xi
     sampler = samplers.adam_langevin(
-        step, beta, bias_factor=a, first_decay=a1, second_decay=a2, epsilon=eps, epsilon_in_root=epsilon_in_root
+        step,
+        beta,
+        bias_factor=a,
+        first_decay=a1,
+        second_decay=a2,
+        epsilon=eps,
+        epsilon_in_root=epsilon_in_root,
+        corrected=corrected,
     )
     np.testing.assert_allclose(end_of_chain(sampler), w, rtol=1e-5, atol=1e-6)
+
+
+def test_the_corrected_bias_is_the_step_of_adam():
+    ours = samplers.adaptive_bias(0.7, second_decay=0.999, epsilon_in_root=False, corrected=True)
+    adam = optax.scale_by_adam(0.9, 0.999, 1e-8)
+    ours_state, adam_state = ours.init(START), adam.init(START)
+    for t in range(30):
+        slope = jax.random.normal(jax.random.key(t), START.shape)
+        biased, ours_state = ours.update(slope, ours_state)
+        step, adam_state = adam.update(slope, adam_state)
+        np.testing.assert_allclose(biased - slope, 0.7 * step, rtol=1e-4, atol=1e-6)
 
 
 def test_preconditioned_langevin_follows_its_equation():

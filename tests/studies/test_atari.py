@@ -172,8 +172,10 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_what_was_asked_for(
     assert scaled.hyper == atari_hyper("fg_ulmcdqn", 1 / 255) != defaults
     assert (options.biases, scaled.options.biases) == ("torch", "zero")
     assert (scaled.protocol.num_envs, scaled.protocol.num_groups) == (300, 3)
-    in_root = dataclasses.replace(run, form="paper")
-    assert atari_runs.settings(in_root).hyper == atari_hyper("fg_ulmcdqn", 1 / 255, "paper")
+    for form in ("paper", "corrected"):
+        other = atari_runs.settings(dataclasses.replace(run, form=form))
+        assert other.options.form == form
+        assert other.hyper == atari_hyper("fg_ulmcdqn", 1 / 255, form) == {**scaled.hyper, "bias_epsilon": 1e-8}
     assert options.double
     assert protocol.n_step == 3
     (run, *_) = atari.runs_of(AtariStudy("scaled", biases="torch", num_envs=200))
@@ -191,6 +193,7 @@ def test_a_file_is_named_after_all_that_its_run_depends_on():
         dataclasses.replace(run, agent="ulmcdqn"),
         dataclasses.replace(run, point={"friction": 2.0}),
         dataclasses.replace(run, form="paper"),
+        dataclasses.replace(run, form="corrected"),
         dataclasses.replace(run, biases="zero"),
         dataclasses.replace(run, protocol={**run.protocol, "capacity": 6000}),
         dataclasses.replace(run, emulator={**run.emulator, "sticky": 0.25}),

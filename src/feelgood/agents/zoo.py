@@ -71,7 +71,8 @@ class Options:
       hidden: widths of the hidden layers of an MLP.
       double: whether the online network picks the action that the target network values.
       form: of the adaptive samplers. "released": noise in the parameters, α₂ = 0.999, √v + λ, as in the authors' code.
-        "paper": noise in the momentum, α₂ = 0.99, √(v + λ), as in the paper's equation.
+        "paper": noise in the momentum, α₂ = 0.99, √(v + λ), as in the paper's equation. "corrected": the released one
+        with its moving averages corrected for their start from 0, as Adam's are.
       num_members: of an ensemble.
       biases: of fresh networks. "torch": uniform, as PyTorch has them. "zero": see `feelgood.networks.zero_biases`.
       network: "mlp", "nature" (Mnih et al., 2015), or "auto": "nature" for observations of rank 3, else "mlp".
@@ -84,7 +85,7 @@ class Options:
 
     hidden: tuple[int, ...] = (32, 32)
     double: bool = False
-    form: Literal["released", "paper"] = "released"
+    form: Literal["released", "paper", "corrected"] = "released"
     num_members: int = 10
     biases: Literal["torch", "zero"] = "torch"
     network: Literal["auto", "mlp", "nature"] = "auto"
@@ -94,7 +95,7 @@ class Options:
     prioritized: bool = False
 
     def __post_init__(self):
-        check_choice("form", self.form, ("released", "paper"))
+        check_choice("form", self.form, ("released", "paper", "corrected"))
         check_choice("biases", self.biases, ("torch", "zero"))
         check_choice("network", self.network, ("auto", "mlp", "nature"))
         check_choice("critic", self.critic, ("mean", "categorical", "quantile"))
@@ -218,8 +219,12 @@ def _agent(
 
 def _bias(hyper: Hyper, options: Options) -> dict[str, Any]:
     """Arguments of `adaptive_bias`."""
-    released = options.form == "released"
-    form = {"second_decay": 0.999 if released else 0.99, "epsilon_in_root": not released}
+    paper = options.form == "paper"
+    form = {
+        "second_decay": 0.99 if paper else 0.999,
+        "epsilon_in_root": paper,
+        "corrected": options.form == "corrected",
+    }
     return {"bias_factor": hyper["bias_factor"], "epsilon": hyper["bias_epsilon"], **form}
 
 
@@ -228,7 +233,7 @@ def _adaptive_underdamped(hyper: Hyper, options: Options) -> samplers.Sampler:
         hyper["step_size"],
         hyper["friction"],
         hyper["inverse_temperature"],
-        noise_in="params" if options.form == "released" else "momentum",
+        noise_in="momentum" if options.form == "paper" else "params",
         **_bias(hyper, options),
     )
 

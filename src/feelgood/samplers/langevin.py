@@ -1,7 +1,7 @@
 """Overdamped Langevin samplers: one gradient and one normal per parameter and step."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -78,10 +78,11 @@ def langevin(
 
 
 class AdaptiveBiasState(NamedTuple):
-    """Moving averages m of the gradient and v of its square."""
+    """Moving averages m of the gradient and v of its square, and where they are corrected the number of updates."""
 
     first_moment: Params
     second_moment: Params
+    count: Any = ()
 
 
 def adaptive_bias(
@@ -91,6 +92,7 @@ def adaptive_bias(
     second_decay: Scalar = 0.99,
     epsilon: Scalar = 1e-8,
     epsilon_in_root: bool = True,
+    corrected: bool = False,
 ) -> optax.GradientTransformation:
     r"""Adds the adaptive bias to a gradient, as an Optax transformation.
 
@@ -98,7 +100,7 @@ def adaptive_bias(
         v ← α₂ v + (1 − α₂) g ⊙ g
         g ↦ g + a · m ⊘ √(v + λ)
 
-    No bias correction. With a ≠ 0 the drift is no longer a gradient, so a sampler that uses it does *not* keep
+    With a ≠ 0 the drift is no longer a gradient, so a sampler that uses it does *not* keep
     exp(−β·U) stationary; the bias trades the law for speed on badly scaled losses.
 
     Args:
@@ -110,6 +112,9 @@ def adaptive_bias(
         there is nothing to learn, and convolutional features can die of it (docs/atari.md).
       epsilon_in_root: True for √(v + λ) as in the paper, False for √v + λ as in its released code. Both have
         λ = 1e-8, which stands for gradients of 1e-4 in the one and of 1e-8 in the other.
+      corrected: whether m and v are divided by 1 − α₁ᵗ and 1 − α₂ᵗ after t updates, as in Adam. In the paper and its
+        code they are not: as v starts from 0 and fills slowly, the first parameters move too fast, by a factor of
+        (1 − α₁ᵗ)/√(1 − α₂ᵗ), which for α₂ = 0.999 is at most 6.6 and still 2.2 after 230 updates.
     """
     check_finite("bias_factor", bias_factor)
     check_fraction("first_decay", first_decay)
@@ -118,15 +123,19 @@ def adaptive_bias(
 
     def init(params: Params) -> AdaptiveBiasState:
         zeros = jax.tree.map(jnp.zeros_like, params)
-        return AdaptiveBiasState(zeros, zeros)
+        return AdaptiveBiasState(zeros, zeros, jnp.zeros((), jnp.int32) if corrected else ())
 
     def update(gradient, state: AdaptiveBiasState, params=None):
         del params
         m = optax.tree.update_moment(gradient, state.first_moment, first_decay, 1)
         v = optax.tree.update_moment(gradient, state.second_moment, second_decay, 2)
+        count, whole_m, whole_v = state.count, 1.0, 1.0
+        if corrected:
+            count = count + 1
+            whole_m, whole_v = 1 - jnp.asarray(first_decay) ** count, 1 - jnp.asarray(second_decay) ** count
         root = (lambda v: jnp.sqrt(v + epsilon)) if epsilon_in_root else (lambda v: jnp.sqrt(v) + epsilon)
-        biased = jax.tree.map(lambda g, m, v: g + bias_factor * m / root(v), gradient, m, v)
-        return biased, AdaptiveBiasState(m, v)
+        towards = lambda g, m, v: g + bias_factor * (m / whole_m) / root(v / whole_v)
+        return jax.tree.map(towards, gradient, m, v), AdaptiveBiasState(m, v, count)
 
     return optax.GradientTransformation(init, update)
 
@@ -140,6 +149,7 @@ def adam_langevin(
     second_decay: Scalar = 0.99,
     epsilon: Scalar = 1e-8,
     epsilon_in_root: bool = True,
+    corrected: bool = False,
     normal: Normal = noise.normal,
 ) -> Sampler:
     r"""Adam-LMC: Langevin Monte Carlo with the adaptive bias in its drift.
@@ -158,6 +168,7 @@ def adam_langevin(
         second_decay=second_decay,
         epsilon=epsilon,
         epsilon_in_root=epsilon_in_root,
+        corrected=corrected,
     )
     return langevin(step_size, inverse_temperature, drift=drift, normal=normal)
 

@@ -273,6 +273,7 @@ def adaptive_underdamped(
     second_decay: Scalar = 0.99,
     epsilon: Scalar = 1e-8,
     epsilon_in_root: bool = True,
+    corrected: bool = False,
     noise_in: Literal["momentum", "params"] = "momentum",
     normal: Normal = noise.normal,
 ) -> Sampler:
@@ -295,6 +296,7 @@ def adaptive_underdamped(
       second_decay: α₂ in [0, 1). The paper uses 0.99, its released code 0.999.
       epsilon: λ ≥ 0.
       epsilon_in_root: √(v + λ) as in the paper, or √v + λ as in its released code.
+      corrected: whether m and v are corrected for their start from 0, as in Adam; see `adaptive_bias`.
       noise_in: "momentum" as in the paper, or "params" as in its released code.
       normal: the generator of standard normals.
 
@@ -309,6 +311,7 @@ def adaptive_underdamped(
         second_decay=second_decay,
         epsilon=epsilon,
         epsilon_in_root=epsilon_in_root,
+        corrected=corrected,
     )
 
     def init(params: Params) -> AdaptiveUnderdampedState:

@@ -197,7 +197,7 @@ class AtariStudy(EngineOptions):
     """α of agents with priorities; below 0 for the preset's."""
     importance_exponent: float = -1.0
     """β of agents with priorities at the start, 1 at the end; below 0 for the preset's."""
-    form: Literal["released", "paper"] = "released"
+    form: Literal["released", "paper", "corrected"] = "released"
     """Form of the adaptive samplers, see `feelgood.agents.Options`."""
     biases: Literal["preset", "torch", "zero"] = "preset"
     """Of fresh networks: PyTorch's, or none, so that what a draw from the prior does depends on what it sees."""
@@ -225,7 +225,7 @@ class AtariStudy(EngineOptions):
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} must not repeat, got {values!r}")
         check_choice("episode", self.episode, ("life", "game"))
-        check_choice("form", self.form, ("released", "paper"))
+        check_choice("form", self.form, ("released", "paper", "corrected"))
         check_choice("biases", self.biases, ("torch", "zero"))
         check_positive("pixel_scale", self.pixel_scale)
         check_fraction("sticky", self.sticky)

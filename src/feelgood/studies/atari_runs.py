@@ -39,7 +39,7 @@ class Run:
     varied: tuple[str, float] | None
     protocol: Mapping[str, Any]
     emulator: Mapping[str, Any]
-    form: Literal["released", "paper"] = "released"
+    form: Literal["released", "paper", "corrected"] = "released"
     biases: Literal["torch", "zero"] = "torch"
 
     @property

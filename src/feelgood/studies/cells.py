@@ -77,7 +77,7 @@ class Cell:
     points: Sequence[Mapping[str, float]]
     seeds: Sequence[int]
     num_steps: int
-    form: Literal["released", "paper"] = "released"
+    form: Literal["released", "paper", "corrected"] = "released"
 
     @property
     def name(self) -> str:

@@ -96,7 +96,7 @@ class NChainStudy(CellOptions):
     ablate: bool = False
     """Whether steady_fg_ulmcdqn also runs with each of its parts taken away, on the same seeds, reported
     as steady_fg_ulmcdqn_no_PART."""
-    form: Literal["released", "paper"] = "released"
+    form: Literal["released", "paper", "corrected"] = "released"
     """Form of the adaptive samplers, see `feelgood.agents.Options`."""
     output: Path = Path("runs/nchain")
     """Folder for results; one that holds an unfinished run of the same study is continued."""
@@ -104,7 +104,7 @@ class NChainStudy(CellOptions):
     def __post_init__(self):
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
-        check_choice("form", self.form, ("released", "paper"))
+        check_choice("form", self.form, ("released", "paper", "corrected"))
         for name, value in _PRESETS[self.preset].items():
             if not getattr(self, name):
                 object.__setattr__(self, name, value)

@@ -38,7 +38,7 @@ class SweepStudy(CellOptions):
     """Fresh seeds that the winner is reported on."""
     num_steps: int = 10_000
     """Environment steps of a run."""
-    form: Literal["released", "paper"] = "released"
+    form: Literal["released", "paper", "corrected"] = "released"
     """Form of the adaptive samplers, see `feelgood.agents.Options`."""
     output: Path = Path("runs/sweep")
     """Folder for results; one that holds an unfinished run of the same study is continued."""
@@ -46,7 +46,7 @@ class SweepStudy(CellOptions):
     def __post_init__(self):
         super().__post_init__()
         check_choice("agent", self.agent, GRIDS)
-        check_choice("form", self.form, ("released", "paper"))
+        check_choice("form", self.form, ("released", "paper", "corrected"))
         read_lists("grid", self.grid)
         if not self.tuning_seeds:
             raise ValueError("tuning_seeds must name at least one round, got ()")

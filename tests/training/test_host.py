@@ -77,7 +77,7 @@ PROTOCOL = HostProtocol(
     num_evaluation_episodes=2,
     max_evaluation_steps=20,
 )
-TAKING_TURNS = dataclasses.replace(PROTOCOL, num_groups=2, num_draws=2)
+TAKING_TURNS = dataclasses.replace(PROTOCOL, num_groups=2, num_draws=2, draw_steps=2)
 
 
 def make_agent(spaces, hyper):
@@ -355,6 +355,28 @@ def test_each_draw_acts_until_the_newest_takes_its_place(monkeypatch):
     np.testing.assert_array_equal(acting[:12], [acting[0]] * 12)
     np.testing.assert_array_equal(acting[12], [params[12], acting[0][1]])
     assert not np.array_equal(params[12], params[0])
+
+
+def test_a_draw_can_act_for_longer(monkeypatch):
+    params, acting, act = [], [], host._Run._act
+    first = lambda state: np.asarray(jax.tree.leaves(state.sampler.params)[0])
+
+    def watched(run, arrival):
+        params.append(first(run.agent))
+        actions = act(run, arrival)
+        acting.append(first(run.lanes.draws))
+        return actions
+
+    monkeypatch.setattr(host._Run, "_act", watched)
+    protocol = dataclasses.replace(TAKING_TURNS, draw_steps=7)  # 6 of each environment: every third, one draw goes
+    train(TASK, make_agent, protocol, HYPER, seed=3)
+    table = acting[0].copy()
+    for turn, newest in enumerate(params):
+        step = turn // 2  # two groups
+        if turn >= protocol.first_block and step % 3 == 0:
+            table[step // 3 % 2] = newest
+        np.testing.assert_array_equal(acting[turn], table)
+    assert len(np.unique(np.array(acting)[:, 0], axis=0)) > 3
 
 
 @pytest.mark.parametrize("num_chains", [1, 2])

@@ -72,6 +72,7 @@ PAPER: dict[str, Any] = {
     "num_groups": 3,
     "num_chains": 1,
     "num_draws": 50,
+    "draw_steps": 50,
     "pixel_scale": 1.0,
     "sticky": 0.0,
     "episode": "life",
@@ -162,7 +163,9 @@ class AtariStudy(EngineOptions):
     num_chains: int = 0
     """Independent chains that share one replay; 0 for the preset's."""
     num_draws: int = 0
-    """Positions of a chain that act at the same time, each for so many steps; 0 for the preset's."""
+    """Positions of a chain that act at the same time; 0 for the preset's."""
+    draw_steps: int = 0
+    """Steps of its environments that each of them acts for; 0 for the preset's."""
     pixel_scale: float = 0.0
     """What pixels, 0 to 255, are multiplied with: 1 in the paper's code; 0 for the preset's."""
     sticky: float = -1.0
@@ -271,6 +274,7 @@ _PROTOCOL = (
     "num_groups",
     "num_chains",
     "num_draws",
+    "draw_steps",
     "num_warmup_steps",
     "steps_per_update",
     "num_updates",

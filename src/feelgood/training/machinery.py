@@ -47,10 +47,12 @@ class HostProtocol:
         at the start would all play the same few episodes, for ever where episodes have one length.
       num_chains: independent chains, each moved by minibatches of its own and acting in its own share of the
         environments; they share one replay.
-      num_draws: positions of each chain that act at the same time, at most one for each environment; each acts for so
-        many steps, then the chain's newest takes its place; until the first update they are draws from the prior. With
-        1 all environments follow the newest: they do nearly the same at any time, and what they do changes within an
-        episode as fast as the chain moves.
+      num_draws: positions of each chain that act at the same time, at most one for each environment; one after the
+        other gives its place to the chain's newest; until the first update they are draws from the prior. With 1 all
+        environments follow the newest: they do nearly the same at any time, and what they do changes within an episode
+        as fast as the chain moves.
+      draw_steps: steps of its environments that each of them acts for, rounded down to a multiple of `num_draws`, but
+        at least so many. The longer, the more of an episode comes from one draw, and the older are the draws.
     """
 
     num_steps: int = 12_500_000
@@ -70,6 +72,7 @@ class HostProtocol:
     num_stagger_turns: int = 500
     num_chains: int = 1
     num_draws: int = 50
+    draw_steps: int = 50
     priority_exponent: float = 0.6
     importance_exponent: float = 0.4
 
@@ -202,6 +205,7 @@ def machinery(
     num_lanes, num_groups, stretch = protocol.num_lanes, protocol.num_groups, protocol.stretch
     num_chains = protocol.num_chains
     num_draws = min(protocol.num_draws, num_lanes // num_chains)
+    steps_per_place = max(protocol.draw_steps // num_draws, 1)  # between one draw that goes and the next
     has_priorities = make_agent(spaces, schedule(hyper, 0.0)).priorities is not None
     ring = frame_replay(
         protocol.num_rows,
@@ -247,8 +251,9 @@ def machinery(
         policies, draws = agent_state, lanes.draws
         if num_draws > 1:
             # Before the first update the newest is one draw from the prior: it must not take the place of all others.
-            has_learnt = turn >= protocol.first_block
-            place = jnp.where(has_learnt, turn // num_groups % num_draws, num_draws)  # no place beyond the last
+            has_learnt, step = turn >= protocol.first_block, turn // num_groups
+            is_due = has_learnt & (step % steps_per_place == 0)
+            place = jnp.where(is_due, step // steps_per_place % num_draws, num_draws)  # no place beyond the last
             put = lambda table, one: table.at[place].set(one, mode="drop")
             draws = policies = jax.tree.map(put, draws, trained_of(agent_state))
             if num_chains > 1:

@@ -1,10 +1,12 @@
-"""How many features survive on frames of Freeway, by λ of the adaptive bias: a regression on rare rewards.
+"""What survives of the features, and what is learnt of rare events, by update rule: a regression on a game's frames.
 
-python benchmarks/features.py
+python benchmarks/features.py                     # Freeway: the reward of the next three steps, in one frame of thirty
+python benchmarks/features.py --game venture      # whether one of the next three steps enters a room, in one of 1000
 
-Plays Freeway, mostly going up, and fits the reward of the next three steps with the Nature network and the sampler of
-FG-ULMCDQN at its Atari defaults on scaled pixels; and with Adam at the same rate, for comparison. About one frame in
-thirty has such a reward: a network that tells nothing but its mean has half its variance as loss.
+Plays, and fits what comes with the Nature network and the sampler of FG-ULMCDQN at its Atari defaults on scaled pixels,
+by λ of the adaptive bias; with its moving averages corrected; with these and one momentum instead of two, the corrected
+form of the agent; and with Adam at the same rate, for comparison. A network that tells nothing but the mean has half
+the variance as loss.
 """
 
 import argparse
@@ -18,30 +20,60 @@ from feelgood import samplers
 from feelgood.agents import atari_hyper
 from feelgood.envs.external import atari
 from feelgood.networks import nature_cnn, partition, zero_biases
+from feelgood.pairs import read_numbers
 
 GO_UP, NUM_ENVS, STACK, SPAN = 1, 8, 4, 3
+RULES = ("released", "two momenta", "corrected", "adam")
+HALL = 13.3  # mean brightness of Venture's pictures: above it the hall, below it a room
 
 
-def play(num_steps, seed):
-    """Frames (steps, environments, 84, 84) and clipped rewards of play that goes up six times in seven."""
-    task = atari("freeway")
+def play(game, num_steps, seed):
+    """Frames (steps, environments, 84, 84) and what happens in each step.
+
+    Freeway: clipped rewards of play that goes up six times in seven. Venture: where a room is entered, in play that
+    holds each action for up to 24 steps.
+    """
+    task = atari(game)
     env, rng = task.make(NUM_ENVS, True), np.random.default_rng(seed)
     env.reset(seed=seed)
-    frames, rewards = [], []
+    frames, rewards, action, left = [], [], np.zeros(NUM_ENVS, int), np.zeros(NUM_ENVS, int)
     for _ in range(num_steps):
         any_action = rng.integers(task.num_actions, size=NUM_ENVS)
-        seen, reward, *_ = env.step(np.where(rng.random(NUM_ENVS) < 6 / 7, GO_UP, any_action))
+        if game == "freeway":
+            action = np.where(rng.random(NUM_ENVS) < 6 / 7, GO_UP, any_action)
+        else:
+            action = np.where(left == 0, any_action, action)
+            left = np.where(left == 0, rng.integers(24, size=NUM_ENVS), left - 1)
+        seen, reward, *_ = env.step(action)
         frames.append(seen.reshape(NUM_ENVS, 84, 84).copy())
         rewards.append(np.sign(reward))
     env.close()
-    return np.array(frames), np.array(rewards)
+    frames = np.array(frames)
+    if game == "freeway":
+        return frames, np.array(rewards)
+    in_room = frames.mean((2, 3)) < HALL
+    return frames, np.concatenate([np.zeros((1, NUM_ENVS)), in_room[1:] & ~in_room[:-1]])
+
+
+def examples(time, lane, frames, rewards):
+    """Stacks, and the reward of the steps that follow."""
+    stacks = np.stack([frames[time - back, lane] for back in reversed(range(STACK))], 1)
+    return stacks, sum(rewards[time + ahead, lane] for ahead in range(1, SPAN + 1)).astype(np.float32)
 
 
 def minibatch(rng, frames, rewards, batch_size):
-    """Stacks, and the reward of the steps that follow."""
+    """Examples at random."""
     time, lane = rng.integers(STACK, len(frames) - SPAN, batch_size), rng.integers(NUM_ENVS, size=batch_size)
-    stacks = np.stack([frames[time - back, lane] for back in reversed(range(STACK))], 1)
-    return stacks, sum(rewards[time + ahead, lane] for ahead in range(1, SPAN + 1)).astype(np.float32)
+    return examples(time, lane, frames, rewards)
+
+
+def all_events(rng, frames, rewards):
+    """Examples of every event and of 512 other frames, and weights that make them what they are in the play."""
+    ahead = sum(rewards[STACK + i : len(rewards) - SPAN + i] for i in range(1, SPAN + 1))
+    events, others = np.argwhere(ahead > 0), np.argwhere(ahead == 0)
+    time, lane = np.concatenate([events, rng.permutation(others)[:512]]).T
+    weights = np.repeat([1, len(others) / 512], [len(events), 512])
+    return (*examples(time + STACK, lane, frames, rewards), weights / weights.mean())
 
 
 def dead(model, pixels):
@@ -54,16 +86,17 @@ def dead(model, pixels):
 
 
 def fit(sampler, data, options, seed):
-    """Loss on a test batch, that of the best constant, and the dead filters, after training."""
+    """After training: loss on a test batch, that of the best constant, median of √v over weights, the dead filters."""
     model = nature_cnn(jax.random.key(seed), (STACK, 84, 84), 1)
     params, frozen, apply = partition(zero_biases(model) if options.biases == "zero" else model)
-    rng, test = np.random.default_rng(seed), minibatch(np.random.default_rng(99), *data, 512)
+    rng, other = np.random.default_rng(seed), np.random.default_rng(99)
+    test = all_events(other, *data) if options.game == "venture" else (*minibatch(other, *data, 512), np.ones(512))
 
     def scaled(stacks):
         return jnp.asarray(stacks, jnp.float32) * options.pixel_scale
 
-    def loss(params, stacks, rewards):
-        return jnp.mean((apply(params, frozen, scaled(stacks))[:, 0] - rewards) ** 2) / 2
+    def loss(params, stacks, rewards, weights=1.0):
+        return jnp.mean(weights * (apply(params, frozen, scaled(stacks))[:, 0] - rewards) ** 2) / 2
 
     @jax.jit
     def step(key, state, stacks, rewards):
@@ -72,22 +105,32 @@ def fit(sampler, data, options, seed):
     state, measure = sampler.init(params), jax.jit(loss)
     for i in range(options.num_updates):
         state = step(jax.random.key(i), state, *minibatch(rng, *data, 32))
-    return float(measure(state.params, *test)), float(test[1].var() / 2), dead(state.params, scaled(test[0]))
+    _, rewards, weights = test
+    constant = np.mean(weights * (rewards - np.mean(weights * rewards)) ** 2) / 2
+    squares = optax.tree.get(state, "second_moment", optax.tree.get(state, "nu"))
+    root = np.median(np.concatenate([np.sqrt(leaf).ravel() for leaf in jax.tree.leaves(squares)]))
+    return float(measure(state.params, *test)), constant, root, dead(state.params, scaled(test[0]))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--game", choices=("freeway", "venture"), default="freeway")
     parser.add_argument("--num-updates", type=int, default=3000)
-    parser.add_argument("--num-steps", type=int, default=2000)
+    parser.add_argument("--num-steps", type=int, default=0, help="of play in each environment; 0: 2000, Venture 5000")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
-    parser.add_argument("--epsilons", type=float, nargs="+", default=[1e-8, 1.5e-4], help="values of λ")
+    parser.add_argument("--rules", choices=RULES, nargs="+", default=RULES)
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[1e-8, 1.5e-4], help="values of λ where released")
     parser.add_argument("--inverse-temperature", type=float, default=1e16, help="β of the sampler; next to no noise")
+    parser.add_argument(
+        "--hyper", nargs="*", default=[], help="others of the sampler, as in friction=100 bias_factor=1"
+    )
     parser.add_argument("--pixel-scale", type=float, default=1 / 255, help="what pixels are multiplied with")
     parser.add_argument("--biases", choices=("torch", "zero"), default="torch", help="of the fresh network")
     options = parser.parse_args()
-    hyper, data = atari_hyper("fg_ulmcdqn", 1 / 255), play(options.num_steps, 0)
+    hyper = {**atari_hyper("fg_ulmcdqn", 1 / 255), **read_numbers("hyper", options.hyper)}
+    data = play(options.game, options.num_steps or {"freeway": 2000, "venture": 5000}[options.game], 0)
     rate = hyper["step_size"] * hyper["bias_factor"] / hyper["friction"]
-    underdamped = lambda epsilon: samplers.adaptive_underdamped(
+    underdamped = lambda epsilon, corrected=True, first_decay=0.9: samplers.adaptive_underdamped(
         hyper["step_size"],
         hyper["friction"],
         options.inverse_temperature,
@@ -95,17 +138,25 @@ def main():
         second_decay=0.999,
         epsilon=epsilon,
         epsilon_in_root=False,
+        corrected=corrected,
+        first_decay=first_decay,
         noise_in="params",
     )
-    rules = {
-        **{f"FG-ULMCDQN's, λ = {epsilon:g}": underdamped(epsilon) for epsilon in options.epsilons},
-        f"Adam at rate {rate:g}, ε = 1e-8": samplers.from_optax(optax.adam(rate)),
-    }
+    rules = {}
+    if "released" in options.rules:
+        rules |= {f"FG-ULMCDQN's, λ = {epsilon:g}": underdamped(epsilon, False) for epsilon in options.epsilons}
+    if "two momenta" in options.rules:
+        rules["corrected averages, λ = 1e-08"] = underdamped(1e-8)
+    if "corrected" in options.rules:
+        rules["corrected form, λ = 1e-08"] = underdamped(1e-8, first_decay=0.0)
+    if "adam" in options.rules:
+        rules[f"Adam at rate {rate:g}, ε = 1e-08"] = samplers.from_optax(optax.adam(rate))
     for name, sampler in rules.items():
         for seed in options.seeds:
-            loss, constant, shares = fit(sampler, data, options, seed)
+            loss, constant, root, shares = fit(sampler, data, options, seed)
             told = ", ".join(f"{share:.0%}" for share in shares)
-            print(f"{name:28s} seed {seed}: loss {loss:.5f} (of a constant {constant:.5f}), dead {told}", flush=True)
+            print(f"{name:28s} seed {seed}: loss {loss:.6f} (of a constant {constant:.6f}), ", end="")
+            print(f"√v {root:.1e}, dead {told}", flush=True)
 
 
 if __name__ == "__main__":

@@ -120,11 +120,12 @@ class Recomputed:
             if self.name == "lmcdqn":
                 self.params[i] = self.params[i] - tau * g + np.sqrt(2 * tau / beta) * xi[i]
                 continue
-            self.m[i] = 0.9 * self.m[i] + 0.1 * g
+            first = 0.0 if self.form == "corrected" and "ulmc" in self.name else 0.9
+            self.m[i] = first * self.m[i] + (1 - first) * g
             self.v[i] = second * self.v[i] + (1 - second) * g**2
             m, v = self.m[i], self.v[i]
             if self.form == "corrected":
-                m, v = m / (1 - 0.9**self.count), v / (1 - second**self.count)
+                m, v = m / (1 - first**self.count), v / (1 - second**self.count)
             drift = g + a * m / (np.sqrt(v + epsilon) if self.form == "paper" else np.sqrt(v) + epsilon)
             if self.name in ("fg_lmcdqn", "adam_lmcdqn"):
                 self.params[i] = self.params[i] - tau * drift + np.sqrt(2 * tau / beta) * xi[i]

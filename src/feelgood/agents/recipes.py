@@ -149,12 +149,13 @@ ZOO: dict[str, Recipe] = {
 def atari_hyper(name: str, pixel_scale: float, form: str = "released") -> dict[str, float]:
     """Hyper-parameters on Atari, where pixels, 0 to 255, are multiplied by `pixel_scale`.
 
-    Raw pixels have settings of their own: the loss is some ten thousand times steeper on them. So has the paper's form
-    of the adaptive samplers (see `Options`): λ is under the root there, where 1e-8 counts as 1e-4 does beside it.
+    Raw pixels have settings of their own: the loss is some ten thousand times steeper on them. So have two forms of the
+    adaptive samplers (see `Options`), both with λ = 1e-8: in the paper's it is under the root, where it counts as 1e-4
+    does beside it; in the corrected one features survive it.
     """
     recipe = ZOO[name]
     hyper = {**recipe.hyper, **recipe.atari, **(recipe.raw if pixel_scale > 0.1 else {})}
-    if form == "paper" and "bias_epsilon" in hyper:
+    if form != "released" and "bias_epsilon" in hyper:
         hyper["bias_epsilon"] = recipe.hyper["bias_epsilon"]
     return hyper
 

@@ -72,7 +72,8 @@ class Options:
       double: whether the online network picks the action that the target network values.
       form: of the adaptive samplers. "released": noise in the parameters, α₂ = 0.999, √v + λ, as in the authors' code.
         "paper": noise in the momentum, α₂ = 0.99, √(v + λ), as in the paper's equation. "corrected": the released one
-        with its moving averages corrected for their start from 0, as Adam's are.
+        with its moving averages corrected for their start from 0, as Adam's are, and with one momentum: in underdamped
+        samplers P averages gradients, so that m need not (α₁ = 0).
       num_members: of an ensemble.
       biases: of fresh networks. "torch": uniform, as PyTorch has them. "zero": see `feelgood.networks.zero_biases`.
       network: "mlp", "nature" (Mnih et al., 2015), or "auto": "nature" for observations of rank 3, else "mlp".
@@ -229,11 +230,13 @@ def _bias(hyper: Hyper, options: Options) -> dict[str, Any]:
 
 
 def _adaptive_underdamped(hyper: Hyper, options: Options) -> samplers.Sampler:
+    first_decay = 0.0 if options.form == "corrected" else 0.9
     return samplers.adaptive_underdamped(
         hyper["step_size"],
         hyper["friction"],
         hyper["inverse_temperature"],
         noise_in="momentum" if options.form == "paper" else "params",
+        first_decay=first_decay,
         **_bias(hyper, options),
     )
 

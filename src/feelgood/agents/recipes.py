@@ -151,7 +151,7 @@ def atari_hyper(name: str, pixel_scale: float, form: str = "released") -> dict[s
 
     Raw pixels have settings of their own: the loss is some ten thousand times steeper on them. So have two forms of the
     adaptive samplers (see `Options`), both with λ = 1e-8: in the paper's it is under the root, where it counts as 1e-4
-    does beside it; in the corrected one features survive it.
+    does beside it; in the corrected one fewer features die of it.
     """
     recipe = ZOO[name]
     hyper = {**recipe.hyper, **recipe.atari, **(recipe.raw if pixel_scale > 0.1 else {})}

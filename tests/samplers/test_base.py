@@ -41,6 +41,9 @@ ZOO = {
     "adaptive_underdamped_released": lambda step, mean: samplers.adaptive_underdamped(
         step, 1.5, 2.0, bias_factor=0.3, noise_in="params", epsilon_in_root=False
     ),
+    "adaptive_underdamped_corrected": lambda step, mean: samplers.adaptive_underdamped(
+        step, 1.5, 2.0, bias_factor=0.3, noise_in="params", epsilon_in_root=False, first_decay=0.0, corrected=True
+    ),
     "mala": lambda step, mean: samplers.mala(step, 2.0),
     "hmc": lambda step, mean: samplers.hmc(step, 3, 2.0),
     "proximal": lambda step, mean: samplers.proximal(step, 2.0),

@@ -333,31 +333,8 @@ def test_several_chains_are_different_draws_that_share_the_environments():
     assert len(outcome.curve) == 2
 
 
-def test_each_draw_acts_until_the_newest_takes_its_place(monkeypatch):
-    runs, params, acting, act = [], [], [], host._Run._act
-    first = lambda state: np.asarray(jax.tree.leaves(state.sampler.params)[0])
-
-    def watched(run, arrival):
-        params.append(first(run.agent))
-        actions = act(run, arrival)
-        acting.append(first(run.lanes.draws))
-        return actions
-
-    monkeypatch.setattr(host._Run, "_act", watched)
-    monkeypatch.setattr(host._Run, "close", lambda run: (runs.append(run), run.evaluator.close()))
-    train(TASK, make_agent, TAKING_TURNS, HYPER, seed=3)
-    draws = first(runs[0].lanes.draws)
-    # 120 turns: the last two of two groups, the second of which has the place that it shares from the newer position.
-    np.testing.assert_array_equal(draws, [params[-3], params[-1]])
-    assert not np.array_equal(params[-3], params[0])
-    # Two draws from the prior act until there was an update, after 24 steps of two environments; then one goes.
-    assert len(np.unique([params[0], *acting[0]], axis=0)) == 3
-    np.testing.assert_array_equal(acting[:12], [acting[0]] * 12)
-    np.testing.assert_array_equal(acting[12], [params[12], acting[0][1]])
-    assert not np.array_equal(params[12], params[0])
-
-
-def test_a_draw_can_act_for_longer(monkeypatch):
+def watch_acting(monkeypatch):
+    """Lists that fill up with the newest parameters and those of the draws that act, turn by turn."""
     params, acting, act = [], [], host._Run._act
     first = lambda state: np.asarray(jax.tree.leaves(state.sampler.params)[0])
 
@@ -368,6 +345,24 @@ def test_a_draw_can_act_for_longer(monkeypatch):
         return actions
 
     monkeypatch.setattr(host._Run, "_act", watched)
+    return params, acting
+
+
+def test_each_draw_acts_until_the_newest_takes_its_place(monkeypatch):
+    params, acting = watch_acting(monkeypatch)
+    train(TASK, make_agent, TAKING_TURNS, HYPER, seed=3)
+    # 120 turns: the last two of two groups, the second of which has the place that it shares from the newer position.
+    np.testing.assert_array_equal(acting[-1], [params[-3], params[-1]])
+    assert not np.array_equal(params[-3], params[0])
+    # Two draws from the prior act until there was an update, after 24 steps of two environments; then one goes.
+    assert len(np.unique([params[0], *acting[0]], axis=0)) == 3
+    np.testing.assert_array_equal(acting[:12], [acting[0]] * 12)
+    np.testing.assert_array_equal(acting[12], [params[12], acting[0][1]])
+    assert not np.array_equal(params[12], params[0])
+
+
+def test_a_draw_can_act_for_longer(monkeypatch):
+    params, acting = watch_acting(monkeypatch)
     protocol = dataclasses.replace(TAKING_TURNS, draw_steps=7)  # 6 of each environment: every third, one draw goes
     train(TASK, make_agent, protocol, HYPER, seed=3)
     table = acting[0].copy()

@@ -57,19 +57,18 @@ def play(game, num_steps, seed):
 
 def examples(time, lane, frames, rewards):
     """Stacks, and the reward of the steps that follow."""
-    stacks = np.stack([frames[time - back, lane] for back in reversed(range(STACK))], 1)
-    return stacks, sum(rewards[time + ahead, lane] for ahead in range(1, SPAN + 1)).astype(np.float32)
+    stacks = jnp.stack([frames[time - back, lane] for back in reversed(range(STACK))], 1)
+    return stacks, sum(rewards[time + ahead, lane] for ahead in range(1, SPAN + 1))
 
 
-def minibatch(rng, frames, rewards, batch_size):
-    """Examples at random."""
-    time, lane = rng.integers(STACK, len(frames) - SPAN, batch_size), rng.integers(NUM_ENVS, size=batch_size)
-    return examples(time, lane, frames, rewards)
+def places(rng, num_steps, batch_size):
+    """Of examples at random: their times and environments."""
+    return rng.integers(STACK, num_steps - SPAN, batch_size), rng.integers(NUM_ENVS, size=batch_size)
 
 
 def all_events(rng, frames, rewards):
     """Examples of every event and of 512 other frames, and weights that make them what they are in the play."""
-    ahead = sum(rewards[STACK + i : len(rewards) - SPAN + i] for i in range(1, SPAN + 1))
+    ahead = np.asarray(sum(rewards[STACK + i : len(rewards) - SPAN + i] for i in range(1, SPAN + 1)))
     events, others = np.argwhere(ahead > 0), np.argwhere(ahead == 0)
     time, lane = np.concatenate([events, rng.permutation(others)[:512]]).T
     weights = np.repeat([1, len(others) / 512], [len(events), 512])
@@ -90,7 +89,10 @@ def fit(sampler, data, options, seed):
     model = nature_cnn(jax.random.key(seed), (STACK, 84, 84), 1)
     params, frozen, apply = partition(zero_biases(model) if options.biases == "zero" else model)
     rng, other = np.random.default_rng(seed), np.random.default_rng(99)
-    test = all_events(other, *data) if options.game == "venture" else (*minibatch(other, *data, 512), np.ones(512))
+    if options.game == "venture":
+        test = all_events(other, *data)
+    else:
+        test = (*examples(*places(other, len(data[0]), 512), *data), np.ones(512))
 
     def scaled(stacks):
         return jnp.asarray(stacks, jnp.float32) * options.pixel_scale
@@ -99,12 +101,13 @@ def fit(sampler, data, options, seed):
         return jnp.mean(weights * (apply(params, frozen, scaled(stacks))[:, 0] - rewards) ** 2) / 2
 
     @jax.jit
-    def step(key, state, stacks, rewards):
-        return sampler.step(key, state, lambda params: loss(params, stacks, rewards))[0]
+    def step(key, state, time, lane, frames, rewards):
+        batch = examples(time, lane, frames, rewards)
+        return sampler.step(key, state, lambda params: loss(params, *batch))[0]
 
     state, measure = sampler.init(params), jax.jit(loss)
     for i in range(options.num_updates):
-        state = step(jax.random.key(i), state, *minibatch(rng, *data, 32))
+        state = step(jax.random.key(i), state, *places(rng, len(data[0]), 32), *data)
     _, rewards, weights = test
     constant = np.mean(weights * (rewards - np.mean(weights * rewards)) ** 2) / 2
     squares = optax.tree.get(state, "second_moment", optax.tree.get(state, "nu"))
@@ -128,7 +131,8 @@ def main():
     parser.add_argument("--biases", choices=("torch", "zero"), default="torch", help="of the fresh network")
     options = parser.parse_args()
     hyper = {**atari_hyper("fg_ulmcdqn", 1 / 255), **read_numbers("hyper", options.hyper)}
-    data = play(options.game, options.num_steps or {"freeway": 2000, "venture": 5000}[options.game], 0)
+    frames, rewards = play(options.game, options.num_steps or {"freeway": 2000, "venture": 5000}[options.game], 0)
+    data = jnp.asarray(frames), jnp.asarray(rewards, jnp.float32)
     rate = hyper["step_size"] * hyper["bias_factor"] / hyper["friction"]
     underdamped = lambda epsilon, corrected=True, first_decay=0.9: samplers.adaptive_underdamped(
         hyper["step_size"],

@@ -12,8 +12,10 @@ from feelgood.results import style
 from feelgood.results.atari import beside, draw_curves, read_reference
 
 FOLDER = Path(__file__).parent
-SETTING = ["game", "bias_epsilon", "inverse_temperature", "biases", "feel_good_weight", "seed", "run"]
+SAMPLER = ["form", "bias_factor", "bias_epsilon", "inverse_temperature", "feel_good_weight"]
+SETTING = ["game", "agent", *SAMPLER, "biases", "pixel_scale", "draw_steps", "seed", "run"]
 # Of each setting the longest run is drawn; the first is today's default.
+SHARED = {"agent": "fg_ulmcdqn", "form": "released", "bias_epsilon": 1.5e-4, "draw_steps": 50}
 DRAWN = {
     "fg_ulmcdqn": {"inverse_temperature": 1e8, "biases": "zero", "feel_good_weight": 1e-4},
     "η = 1e-3": {"inverse_temperature": 1e8, "biases": "zero", "feel_good_weight": 1e-3},
@@ -24,9 +26,9 @@ DRAWN = {
 
 def drawn(curves):
     """What goes into the figure, `agent` telling the settings apart."""
-    curves = curves[curves["bias_epsilon"] == 1.5e-4]
     for label, setting in DRAWN.items():
-        same = curves[(curves[list(setting)] == pd.Series(setting)).all(axis=1)]
+        setting = pd.Series({**SHARED, **setting})
+        same = curves[(curves[setting.index] == setting).all(axis=1)]
         for _, runs in same.groupby("game"):
             one = runs[["seed", "run"]].apply(tuple, axis=1)
             yield runs[one == one[runs["frame"].idxmax()]].assign(agent=label)
@@ -39,15 +41,15 @@ def main():
     options = parser.parse_args()
     curves = pd.read_csv(FOLDER / "curves.csv")
     published = read_reference([options.reference])
-    published = published[published["agent"] == "fg_ulmcdqn"]
     for setting, run in curves.groupby(SETTING):
-        places = beside(run, published[published["game"] == setting[0]])
+        same = (published["game"] == setting[0]) & (published["agent"] == setting[1])
+        places = beside(run, published[same])
         last = run.sort_values("frame")["return"].tail(5).mean()
         print(*setting, f"{run['frame'].max() / 1e6:.1f}M", *places.values(), f"{last:.1f}")
     ours = pd.concat(drawn(curves)).sort_values("game", kind="stable")
     # Others' curves as far as ours go, once in each panel: with the first setting there.
     reach, first = 1.05 * ours.groupby("game")["frame"].max(), ours.groupby("game")["agent"].first()
-    published = published[published["game"].isin(reach.index)]
+    published = published[(published["agent"] == SHARED["agent"]) & published["game"].isin(reach.index)]
     published = published[published["frame"] <= published["game"].map(reach)]
     style.save(draw_curves(ours, published.assign(agent=published["game"].map(first))), FOLDER / "curves")
 

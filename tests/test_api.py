@@ -121,6 +121,18 @@ def test_policies_from_inside_xla_earn_outside_what_their_curves_say(inside):
     assert inside.curve["potential"][1] != inside.curve["potential"][4]
 
 
+def test_a_policy_of_a_functional_environment_is_loaded_with_it(inside, tmp_path):
+    inside.save(tmp_path)
+    folder = tmp_path / "policy" / "seed-8"
+    with pytest.raises(ValueError, match="is of a task of your own; give load_policy its task"):
+        feelgood.load_policy(folder)
+    loaded = feelgood.load_policy(folder, task=nchain(4))
+    assert loaded.task.name == "functional"
+    np.testing.assert_array_equal(loaded.evaluate(1), inside.policies[1].evaluate(1))
+    with pytest.raises(ValueError, match="does not fit its agent or task"):
+        feelgood.load_policy(folder, task=nchain(5))
+
+
 @pytest.mark.slow
 def test_functional_environments_train_as_batches_of_runs_do(inside):
     make = lambda spaces, hyper: make_agent("dqn", spaces, hyper)

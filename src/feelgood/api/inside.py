@@ -13,8 +13,7 @@ from feelgood.agents import ZOO
 from feelgood.api.learner import Learner, label_of, protocol_of
 from feelgood.api.result import Result
 from feelgood.envs import Environment
-from feelgood.envs.external import Task, vector_task
-from feelgood.envs.gym import GymEnv
+from feelgood.envs.external import functional_task
 from feelgood.results import store
 from feelgood.training.batch import Curves, run_batch
 from feelgood.training.ingraph import Protocol, Record, trainer
@@ -47,7 +46,7 @@ def train_inside(
                 rows[i].append({**where, "step": step, **_evaluation(curves, i, chunk)})
                 report(seed, rows[i][-1])
 
-    task, origin = _as_task(environment, name), Origin("own", name)
+    task, origin = functional_task(environment, name), Origin("own", name)
     path = None if folder is None else folder / "runs.checkpoint"
     if path is not None and path.exists():
         say(f"continuing from {path}")
@@ -80,14 +79,3 @@ def _evaluation(curves: Curves, run: int, chunk: int) -> dict[str, Any]:
         "potential": record.potential,
         "finite": record.is_finite,
     }
-
-
-def _as_task(environment: Environment, name: str) -> Task:
-    """A functional environment to be played step by step."""
-    from gymnasium.vector import AutoresetMode, SyncVectorEnv
-
-    def make(num_envs: int, training: bool) -> SyncVectorEnv:
-        del training
-        return SyncVectorEnv([lambda: GymEnv(environment)] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
-
-    return vector_task(make, name)

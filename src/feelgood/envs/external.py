@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from jax.typing import ArrayLike
 
 from feelgood.checks import check_choice, check_count, check_fraction, check_positive
+from feelgood.envs.base import Environment
+from feelgood.envs.gym import GymEnv
 from feelgood.typing import Array
 
-__all__ = ["ATARI_GAMES", "Task", "atari", "gym_task", "vector_task"]
+__all__ = ["ATARI_GAMES", "Task", "atari", "functional_task", "gym_task", "vector_task"]
 
 ATARI_GAMES = ("alien", "freeway", "gravitar", "hero", "pitfall", "qbert", "solaris", "venture")
 """The paper's eight hard games."""
@@ -269,3 +271,13 @@ def vector_task(make: Callable[[int, bool], VectorEnv], name: str = "custom") ->
         return Task(name, flat, tuple(space.shape), dtype, _num_actions(example))
     finally:
         example.close()
+
+
+def functional_task(environment: Environment, name: str = "functional") -> Task:
+    """A task from a functional environment, played step by step."""
+
+    def make(num_envs: int, training: bool) -> SyncVectorEnv:
+        del training
+        return SyncVectorEnv([lambda: GymEnv(environment)] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+
+    return vector_task(make, name)

@@ -134,7 +134,7 @@ def main():
     for _ in range(max(options.num_groups)):
         Kept(fresh(options.num_lanes, True), pool)
     task = task._replace(make=lambda num_envs, training: pool.pop(0) if training else fresh(num_envs, False))
-    agent_options = agents.Options(double=True, biases="zero")
+    agent_options = agents.Options(double=True, init="unbiased")
     hyper = agents.atari_hyper(options.agent, pixel_scale)
     make = lambda spaces, hyper: agents.make_agent(options.agent, spaces, hyper, agent_options)
     protocol = lambda num_groups, num_steps, period: HostProtocol(

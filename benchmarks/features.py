@@ -18,8 +18,9 @@ import optax
 
 from feelgood import samplers
 from feelgood.agents import atari_hyper
+from feelgood.choices import INITS
 from feelgood.envs.external import atari
-from feelgood.networks import nature_cnn, partition, zero_biases
+from feelgood.networks import nature_cnn, partition, with_init
 from feelgood.pairs import read_numbers
 
 GO_UP, NUM_ENVS, STACK, SPAN = 1, 8, 4, 3
@@ -87,7 +88,7 @@ def dead(model, pixels):
 def fit(sampler, data, options, seed):
     """After training: loss on a test batch, that of the best constant, median of √v over weights, the dead filters."""
     model = nature_cnn(jax.random.key(seed), (STACK, 84, 84), 1)
-    params, frozen, apply = partition(zero_biases(model) if options.biases == "zero" else model)
+    params, frozen, apply = partition(with_init(model, options.init))
     rng, other = np.random.default_rng(seed), np.random.default_rng(99)
     if options.game == "venture":
         test = all_events(other, *data)
@@ -128,7 +129,7 @@ def main():
         "--hyper", nargs="*", default=[], help="others of the sampler, as in friction=100 bias_factor=1"
     )
     parser.add_argument("--pixel-scale", type=float, default=1 / 255, help="what pixels are multiplied with")
-    parser.add_argument("--biases", choices=("torch", "zero"), default="torch", help="of the fresh network")
+    parser.add_argument("--init", choices=INITS, default="torch", help="weights that networks start with")
     options = parser.parse_args()
     hyper = {**atari_hyper("fg_ulmcdqn", 1 / 255), **read_numbers("hyper", options.hyper)}
     frames, rewards = play(options.game, options.num_steps or {"freeway": 2000, "venture": 5000}[options.game], 0)

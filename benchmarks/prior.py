@@ -5,7 +5,7 @@ python benchmarks/prior.py --game gravitar --inverse-temperatures 1e6 1e8 1e10  
 
 Each environment acts greedily on a Nature network of its own, fresh from its initialisation, as all do before anything
 is learnt. Where pixels are small the biases of the network decide, and a draw is one action for ever; with
-`--biases zero` the scale makes no difference.
+`--init unbiased` the scale makes no difference.
 
 With inverse temperatures, nothing is played: it tells on what share of frames of random play a fresh network acts
 otherwise once the noise of a thousand updates, and nothing else, has moved its parameters.
@@ -17,17 +17,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from feelgood.choices import INITS
 from feelgood.envs.external import atari
-from feelgood.networks import nature_cnn, partition, zero_biases
+from feelgood.networks import nature_cnn, partition, with_init
 from feelgood.training.evaluation import stacked
 
 
-def networks(num_envs, task, scale, biases, seed):
+def networks(num_envs, task, scale, init, seed):
     """A network for each environment, as a function of all their observations that gives greedy actions."""
 
     def draw(key):
         model = nature_cnn(key, task.observation_shape, task.num_actions)
-        return partition(zero_biases(model) if biases == "zero" else model)
+        return partition(with_init(model, init))
 
     _, frozen, apply = draw(jax.random.key(0))
     params = jax.lax.map(lambda key: draw(key)[0], jax.random.split(jax.random.key(seed), num_envs))
@@ -50,13 +51,13 @@ def play(task, policy, num_envs, num_steps, seed):
     return np.array(actions), rewards
 
 
-def moved_by_noise(task, stacks, scale, biases, spread, num_networks, seed):
+def moved_by_noise(task, stacks, scale, init, spread, num_networks, seed):
     """Share of observations on which a fresh network prefers another action after normals of such a spread."""
 
     def share(key):
         key_model, key_noise = jax.random.split(key)
         model = nature_cnn(key_model, task.observation_shape, task.num_actions)
-        params, frozen, apply = partition(zero_biases(model) if biases == "zero" else model)
+        params, frozen, apply = partition(with_init(model, init))
         leaves, structure = jax.tree.flatten(params)
         keys = jax.random.split(key_noise, len(leaves))
         moved = [leaf + spread * jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)]
@@ -84,7 +85,7 @@ def main():
     parser.add_argument("--num-envs", type=int, default=100)
     parser.add_argument("--num-steps", type=int, default=250)
     parser.add_argument("--scales", type=float, nargs="+", default=[1 / 255, 1 / 64, 1 / 16, 1 / 4, 1.0])
-    parser.add_argument("--biases", choices=("torch", "zero"), default="torch")
+    parser.add_argument("--init", choices=INITS, default="torch")
     parser.add_argument("--inverse-temperatures", type=float, nargs="+", default=[])
     parser.add_argument("--step-size", type=float, default=1e-2)
     parser.add_argument("--friction", type=float, default=10.0)
@@ -98,14 +99,14 @@ def main():
             shares = {}
             for beta in options.inverse_temperatures:
                 spread = np.sqrt(1000 * 2 * options.friction * options.step_size / beta)
-                facts = (scale, options.biases, spread, options.num_networks, options.seed)
+                facts = (scale, options.init, spread, options.num_networks, options.seed)
                 shares[beta] = moved_by_noise(task, stacks, *facts)
             told = ", ".join(f"{share:.1%} at {beta:.0e}" for beta, share in shares.items())
             print(f"{options.game}, pixels × {scale:.4g}: another action after noise on {told}", flush=True)
         return
     policies = {"random play": lambda stacks: rng.integers(0, task.num_actions, len(stacks))}
     for scale in options.scales:
-        policies[f"pixels × {scale:.4g}"] = networks(options.num_envs, task, scale, options.biases, options.seed)
+        policies[f"pixels × {scale:.4g}"] = networks(options.num_envs, task, scale, options.init, options.seed)
     for name, policy in policies.items():
         actions, rewards = play(task, policy, options.num_envs, options.num_steps, options.seed)
         used = np.mean([len(set(lane)) for lane in actions.T])

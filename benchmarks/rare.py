@@ -7,7 +7,7 @@ with no rewards at all, as a run begins, then with 1 for entering a room, which 
 should come to tell the three steps before that, which earn it, from others; and until there are rewards, different
 states should have different best actions, or there is nothing that explores.
 
-A setting is `name=value` with commas between: hyper-parameters of the agent, or form, biases and pixel_scale. What is
+A setting is `name=value` with commas between: hyper-parameters of the agent, or form, init and pixel_scale. What is
 not said is as in the study of Atari on scaled pixels.
 """
 
@@ -62,17 +62,17 @@ def stacks(arrivals):
 def read(setting):
     """Of "form=corrected,bias_factor=0.03": what is a number as one."""
     pairs = (pair.split("=") for pair in setting.split(","))
-    return {name: value if name in ("form", "biases") else float(value) for name, value in pairs}
+    return {name: value if name in ("form", "init") else float(value) for name, value in pairs}
 
 
 def build(setting, task):
     """The agent, and what a network reads of stored pixels."""
-    setting = {"form": "released", "biases": "zero", "pixel_scale": 1 / 255, **read(setting)}
-    form, biases, scale = (setting.pop(name) for name in ("form", "biases", "pixel_scale"))
+    setting = {"form": "released", "init": "unbiased", "pixel_scale": 1 / 255, **read(setting)}
+    form, init, scale = (setting.pop(name) for name in ("form", "init", "pixel_scale"))
     decode = lambda pixels: pixels.astype(jnp.float32) * scale
     hyper = {**agents.atari_hyper("fg_ulmcdqn", scale, form), **setting}
     spaces = agents.Spaces((task.stack, *task.frame_shape), task.num_actions, decode)
-    return agents.make_agent("fg_ulmcdqn", spaces, hyper, agents.Options(double=True, form=form, biases=biases)), decode
+    return agents.make_agent("fg_ulmcdqn", spaces, hyper, agents.Options(double=True, form=form, init=init)), decode
 
 
 def train(agent, ring, key, state, played):

@@ -208,7 +208,7 @@ def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
     assert game.learner.hyper == {**ZOO["dqn"].hyper, **ZOO["dqn"].atari}
     assert (game.origin.kind, game.origin.name, game.task.stack) == ("atari", "freeway", 4)
     assert (game.protocol.num_envs, game.protocol.num_groups) == (300, 3)
-    assert game.learner.options == Options(double=True, biases="zero")
+    assert game.learner.options == Options(double=True, init="unbiased")
     assert game.origin.settings == {"sticky": 0.25, "pixel_scale": 1 / 255}  # kept with a saved policy
     np.testing.assert_allclose(game.task.decode(np.array([0, 255], np.uint8)), [0, 1], rtol=1e-6)
     for settings, pixel_scale in ((None, 1 / 255), ({"pixel_scale": 1.0}, 1.0)):

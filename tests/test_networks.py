@@ -10,6 +10,7 @@ from feelgood.envs import nchain
 from feelgood.networks import (
     categorical,
     ensemble,
+    he_weights,
     implicit_quantiles,
     mlp,
     mlp_features,
@@ -19,6 +20,7 @@ from feelgood.networks import (
     noisy_mlp,
     over,
     partition,
+    with_init,
     with_prior,
     zero_biases,
 )
@@ -42,10 +44,20 @@ def test_torch_initialisation_is_uniform_within_one_over_the_root_of_the_inputs(
             assert abs((array**2).mean() - bound**2 / 3) < 5 * bound**2 * np.sqrt(4 / 45 / array.size)
 
 
-def test_he_initialisation_has_variance_two_over_the_inputs_and_no_bias():
-    layer = mlp(KEY, 400, [300], 2, init="he").layers[0]
-    assert abs(layer.weight.var() * 400 / 2 - 1) < 5 * np.sqrt(2 / layer.weight.size)
+def test_he_weights_have_variance_two_over_the_inputs_and_no_bias():
+    layer = he_weights(mlp(KEY, 400, [300], 2)).layers[0]
+    # The square of a uniform variable has variance 4/5 of its squared mean.
+    assert abs(layer.weight.var() * 400 / 2 - 1) < 5 * np.sqrt(4 / 5 / layer.weight.size)
     assert not layer.bias.any()
+
+
+def test_layers_with_he_weights_keep_the_size_of_what_passes_them():
+    x = jax.random.normal(KEY, (64, 1000))
+    power = lambda model: float(jnp.mean(jax.nn.relu(model(x)) ** 2))
+    for hidden, shrinks in (([], 6), ([1000], 36)):
+        model = mlp(KEY, 1000, hidden, 1000)
+        assert abs(power(he_weights(model)) - 1) < 0.1
+        assert abs(power(zero_biases(model)) * shrinks - 1) < 0.1
 
 
 @pytest.mark.parametrize("num_states", [25, 100])
@@ -87,10 +99,10 @@ def test_no_hidden_layer_gives_a_linear_model():
 
 
 def test_wrong_settings_are_refused_in_one_sentence():
+    with pytest.raises(ValueError, match="init must be one of"):
+        with_init(mlp(KEY, 3, [], 2), "torhc")
     with pytest.raises(ValueError, match=r"observation must end in shape \(3,\), got shape \(4,\)"):
         mlp(KEY, 3, [], 2)(jnp.ones(4))
-    with pytest.raises(ValueError, match="init must be one of"):
-        mlp(KEY, 3, [], 2, init="torhc")
     with pytest.raises(ValueError, match="hidden must be a whole number"):
         mlp(KEY, 3, [0], 2)
 
@@ -392,7 +404,7 @@ def test_an_action_value_network_says_what_its_outputs_are_worth():
 def test_without_biases_a_network_scales_with_what_it_sees(make, shape):
     model = make()
     seen = jax.random.uniform(KEY, (4, *shape))
-    scale_free = zero_biases(model)
-    np.testing.assert_allclose(scale_free(seen / 64), scale_free(seen) / 64, rtol=1e-4, atol=1e-7)
+    for scale_free in (zero_biases(model), he_weights(model)):
+        np.testing.assert_allclose(scale_free(seen / 64), scale_free(seen) / 64, rtol=1e-4, atol=1e-6)
+        assert np.abs(scale_free(seen)).max() > 0
     assert np.abs(model(seen / 64) - model(seen) / 64).max() > 1e-2
-    assert np.abs(scale_free(seen)).max() > 0

@@ -13,14 +13,14 @@ from feelgood.results.atari import beside, draw_curves, read_reference
 
 FOLDER = Path(__file__).parent
 SAMPLER = ["form", "bias_factor", "bias_epsilon", "inverse_temperature", "feel_good_weight"]
-SETTING = ["game", "agent", *SAMPLER, "biases", "pixel_scale", "draw_steps", "seed", "run"]
+SETTING = ["game", "agent", *SAMPLER, "init", "pixel_scale", "draw_steps", "seed", "run"]
 # Of each setting the longest run is drawn; the first is today's default.
 SHARED = {"agent": "fg_ulmcdqn", "form": "released", "bias_epsilon": 1.5e-4, "draw_steps": 50}
 DRAWN = {
-    "fg_ulmcdqn": {"inverse_temperature": 1e8, "biases": "zero", "feel_good_weight": 1e-4},
-    "η = 1e-3": {"inverse_temperature": 1e8, "biases": "zero", "feel_good_weight": 1e-3},
-    "η = 1e-5": {"inverse_temperature": 1e8, "biases": "zero", "feel_good_weight": 1e-5},
-    "η = 1e-3, no noise": {"inverse_temperature": 1e16, "biases": "torch", "feel_good_weight": 1e-3},
+    "fg_ulmcdqn": {"inverse_temperature": 1e8, "init": "unbiased", "feel_good_weight": 1e-4},
+    "η = 1e-3": {"inverse_temperature": 1e8, "init": "unbiased", "feel_good_weight": 1e-3},
+    "η = 1e-5": {"inverse_temperature": 1e8, "init": "unbiased", "feel_good_weight": 1e-5},
+    "η = 1e-3, no noise": {"inverse_temperature": 1e16, "init": "torch", "feel_good_weight": 1e-3},
 }
 
 

@@ -395,15 +395,17 @@ def test_wrong_options_are_refused_in_one_sentence():
 @pytest.mark.parametrize(
     ("name", "critic"), [("fg_ulmcdqn", "mean"), ("noisynet_dqn", "categorical"), ("dqn", "quantile")]
 )
-def test_fresh_networks_have_the_biases_that_were_asked_for(name, critic):
-    def biases(options):
+def test_fresh_networks_have_the_weights_that_were_asked_for(name, critic):
+    def largest(kind, **changes):
+        options = dataclasses.replace(SMALL, critic=critic, **changes)
         state = make_agent(name, SPACES, options=options).init(jax.random.key(0))
         paths = jax.tree_util.tree_leaves_with_path(state.sampler.params)
-        return [float(jnp.abs(leaf).max()) for path, leaf in paths if path[-1].name == "bias"]
+        return np.array([jnp.abs(leaf).max() for path, leaf in paths if path[-1].name == kind])
 
-    options = dataclasses.replace(SMALL, critic=critic)
-    assert min(biases(options)) > 0
-    assert max(biases(dataclasses.replace(options, biases="zero"))) == 0
+    assert min(largest("bias")) > 0
+    assert max(largest("bias", init="unbiased")) == max(largest("bias", init="he")) == 0
+    np.testing.assert_array_equal(largest("weight", init="unbiased"), largest("weight"))
+    np.testing.assert_allclose(largest("weight", init="he"), 6**0.5 * largest("weight"), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "hyper"), [(name, hyper) for name, recipe in ZOO.items() for hyper in recipe.hyper])

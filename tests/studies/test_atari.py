@@ -171,7 +171,7 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_what_was_asked_for(
     (run, *_) = atari.runs_of(AtariStudy("scaled", agents=("fg_ulmcdqn",)))
     scaled = atari_runs.settings(run)
     assert scaled.hyper == atari_hyper("fg_ulmcdqn", 1 / 255) != defaults
-    assert (options.biases, scaled.options.biases) == ("torch", "zero")
+    assert (options.init, scaled.options.init) == ("torch", "unbiased")
     assert (scaled.protocol.num_envs, scaled.protocol.num_groups) == (300, 3)
     for form in ("paper", "corrected"):
         other = atari_runs.settings(dataclasses.replace(run, form=form))
@@ -179,9 +179,9 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_what_was_asked_for(
         assert other.hyper == atari_hyper("fg_ulmcdqn", 1 / 255, form) == {**scaled.hyper, "bias_epsilon": 1e-8}
     assert options.double
     assert protocol.n_step == 3
-    (run, *_) = atari.runs_of(AtariStudy("scaled", biases="torch", num_envs=200))
+    (run, *_) = atari.runs_of(AtariStudy("scaled", init="torch", num_envs=200))
     as_asked = atari_runs.settings(run)
-    assert (as_asked.options.biases, as_asked.protocol.num_groups) == ("torch", 2)
+    assert (as_asked.options.init, as_asked.protocol.num_groups) == ("torch", 2)
 
 
 def test_a_file_is_named_after_all_that_its_run_depends_on():
@@ -195,7 +195,7 @@ def test_a_file_is_named_after_all_that_its_run_depends_on():
         dataclasses.replace(run, point={"friction": 2.0}),
         dataclasses.replace(run, form="paper"),
         dataclasses.replace(run, form="corrected"),
-        dataclasses.replace(run, biases="zero"),
+        dataclasses.replace(run, init="unbiased"),
         dataclasses.replace(run, protocol={**run.protocol, "capacity": 6000}),
         dataclasses.replace(run, emulator={**run.emulator, "sticky": 0.25}),
         dataclasses.replace(run, emulator={**run.emulator, "pixel_scale": 0.5}),

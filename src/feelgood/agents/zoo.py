@@ -37,6 +37,7 @@ import optax
 from feelgood import networks, objectives, samplers
 from feelgood.agents.base import Agent, Exploration, epsilon_greedy, one_member_an_episode, value_agent
 from feelgood.checks import check_choice, check_count, check_positive
+from feelgood.choices import FORMS, INITS, Form, Init
 from feelgood.networks import Network
 from feelgood.objectives import Objective, feel_good
 from feelgood.typing import Array, PRNGKey, Scalar
@@ -75,7 +76,8 @@ class Options:
         with its moving averages corrected for their start from 0, as Adam's are, and with one momentum: in underdamped
         samplers P averages gradients, so that m need not (α₁ = 0).
       num_members: of an ensemble.
-      biases: of fresh networks. "torch": uniform, as PyTorch has them. "zero": see `feelgood.networks.zero_biases`.
+      init: weights that networks start with. "torch": PyTorch's. "unbiased": these, and no biases; see
+        `feelgood.networks.zero_biases`. "he": larger, and no biases; see `feelgood.networks.he_weights`.
       network: "mlp", "nature" (Mnih et al., 2015), or "auto": "nature" for observations of rank 3, else "mlp".
       critic: what the network tells of a return. "mean": its mean. "categorical": probabilities of `num_atoms` atoms on
         [−v_max, v_max], as C51 does. "quantile": its quantiles at random fractions, as IQN does.
@@ -86,9 +88,9 @@ class Options:
 
     hidden: tuple[int, ...] = (32, 32)
     double: bool = False
-    form: Literal["released", "paper", "corrected"] = "released"
+    form: Form = "released"
     num_members: int = 10
-    biases: Literal["torch", "zero"] = "torch"
+    init: Init = "torch"
     network: Literal["auto", "mlp", "nature"] = "auto"
     critic: Literal["mean", "categorical", "quantile"] = "mean"
     num_atoms: int = 51
@@ -96,8 +98,8 @@ class Options:
     prioritized: bool = False
 
     def __post_init__(self):
-        check_choice("form", self.form, ("released", "paper", "corrected"))
-        check_choice("biases", self.biases, ("torch", "zero"))
+        check_choice("form", self.form, FORMS)
+        check_choice("init", self.init, INITS)
         check_choice("network", self.network, ("auto", "mlp", "nature"))
         check_choice("critic", self.critic, ("mean", "categorical", "quantile"))
         check_count("num_members", self.num_members)
@@ -130,7 +132,7 @@ def _network(
     spaces: Spaces, options: Options, make: Callable[[PRNGKey], Any], values: Callable[..., Array] | None = None
 ) -> Network:
     """A network on codes: observations stay in their stored form until the network reads them."""
-    make_model = make if options.biases == "torch" else lambda key: networks.zero_biases(make(key))
+    make_model = lambda key: networks.with_init(make(key), options.init)
     plain = networks.network(make_model) if values is None else networks.network(make_model, values)
 
     def apply(params, frozen, code, key=None, **settings):

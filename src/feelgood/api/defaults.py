@@ -49,7 +49,7 @@ CONTROL_PROTOCOL: Mapping[str, Any] = {
 CONTROL_OPTIONS: Mapping[str, Any] = {"hidden": (64, 64), "v_max": 100.0}
 """What differs from the zoo's options there; returns reach into the hundreds."""
 
-ATARI_OPTIONS: Mapping[str, Any] = {"double": True, "biases": "zero"}
+ATARI_OPTIONS: Mapping[str, Any] = {"double": True, "init": "unbiased"}
 """What differs from the zoo's options on Atari games: the paper's targets are double, and on small pixels biases would
 decide what fresh networks do (on raw ones they hardly matter)."""
 

@@ -12,6 +12,7 @@ Large models are a trunk, from observations to features, and a head, from featur
 from feelgood.networks.builders import (
     categorical,
     ensemble,
+    he_weights,
     implicit_quantiles,
     mlp,
     mlp_features,
@@ -19,6 +20,7 @@ from feelgood.networks.builders import (
     nature_convolutions,
     noisy_mlp,
     over,
+    with_init,
     with_prior,
     zero_biases,
 )
@@ -30,6 +32,7 @@ __all__ = [
     "Quantiles",
     "categorical",
     "ensemble",
+    "he_weights",
     "implicit_quantiles",
     "mlp",
     "mlp_features",
@@ -39,6 +42,7 @@ __all__ = [
     "noisy_mlp",
     "over",
     "partition",
+    "with_init",
     "with_prior",
     "zero_biases",
 ]

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from feelgood.checks import check_choice, check_count, check_non_negative
+from feelgood.choices import INITS
 from feelgood.networks.layers import Convolution, Dense, NoisyDense, cut
 from feelgood.networks.models import (
     MLP,
@@ -22,12 +23,12 @@ from feelgood.networks.models import (
     Rectified,
     WithPrior,
 )
-from feelgood.noise import normal
 from feelgood.typing import Array, PRNGKey, Scalar
 
 __all__ = [
     "categorical",
     "ensemble",
+    "he_weights",
     "implicit_quantiles",
     "mlp",
     "mlp_features",
@@ -35,6 +36,7 @@ __all__ = [
     "nature_convolutions",
     "noisy_mlp",
     "over",
+    "with_init",
     "with_prior",
     "zero_biases",
 ]
@@ -59,10 +61,6 @@ def _torch_dense(block: Array) -> Dense:
     return Dense(block[:-1], block[-1])
 
 
-def _he_dense(block: Array) -> Dense:
-    return Dense(block[:-1] * math.sqrt(2 / (block.shape[0] - 1)), jnp.zeros_like(block[-1]))
-
-
 def _uniform(key: PRNGKey) -> Callable[[tuple[int, ...]], Array]:
     return lambda shape: jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
 
@@ -72,22 +70,17 @@ def mlp(
     observation_shape: int | Sequence[int],
     hidden: Sequence[int],
     num_actions: int,
-    *,
-    init: str = "torch",
 ) -> MLP:
     """Builds a multi-layer perceptron with ReLU.
+
+    Weights and biases start uniform in ±1/√num_inputs of their layer, PyTorch's default; `he_weights` makes them He's.
 
     Args:
       key: randomness of the initial weights.
       observation_shape: shape of one observation, or its length.
       hidden: widths of the hidden layers; empty for a linear model.
       num_actions: length of the output.
-      init: "torch" draws weights and biases uniformly from ±1/√num_inputs of the layer, PyTorch's default; "he" draws
-        weights from N(0, 2/num_inputs) and sets biases to zero.
     """
-    check_choice("init", init, ("torch", "he"))
-    if init == "he":
-        return _stack(observation_shape, hidden, num_actions, lambda shape: normal(key, shape), _he_dense)
     return _stack(observation_shape, hidden, num_actions, _uniform(key), _torch_dense)
 
 
@@ -261,8 +254,30 @@ def zero_biases(model: Any) -> Any:
     however small the numbers are that it sees it in.
     """
 
-    def zeroed(path: tuple[Any, ...], leaf: Any) -> Any:
-        is_bias = isinstance(path[-1], jax.tree_util.GetAttrKey) and path[-1].name == "bias"
-        return jnp.zeros_like(leaf) if is_bias else leaf
+    return _with_each("bias", jnp.zeros_like, model)
 
-    return jax.tree_util.tree_map_with_path(zeroed, model)
+
+def he_weights(model: Any) -> Any:
+    """Turns PyTorch's initial weights into He's, and sets all biases to zero; those of its priors too.
+
+    PyTorch draws weights from ±1/√n for n inputs, with variance 1/3n, He from ±√(6/n), with variance 2/n (He et al.,
+    2015). With the former every layer with ReLU makes what passes it √6 times smaller, with the latter it keeps its
+    size. So do gradients, on their way back.
+    """
+    return _with_each("weight", lambda weight: math.sqrt(6) * weight, zero_biases(model))
+
+
+def with_init(model: Any, init: str) -> Any:
+    """Gives a fresh model the weights that it is to start with: PyTorch's, `zero_biases` of these, or `he_weights`."""
+    check_choice("init", init, INITS)
+    return model if init == "torch" else zero_biases(model) if init == "unbiased" else he_weights(model)
+
+
+def _with_each(name: str, change: Callable[[Array], Array], model: Any) -> Any:
+    """The model with each of its arrays of that name changed."""
+
+    def changed(path: tuple[Any, ...], leaf: Any) -> Any:
+        is_it = isinstance(path[-1], jax.tree_util.GetAttrKey) and path[-1].name == name
+        return change(leaf) if is_it else leaf
+
+    return jax.tree_util.tree_map_with_path(changed, model)

@@ -29,9 +29,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from feelgood.checks import check_choice, check_count, check_fraction, check_positive, check_probability
+from feelgood.choices import FORMS, INITS, Form, Init
 from feelgood.pairs import read_lists, read_numbers
 from feelgood.studies.atari_runs import FRAMES_PER_STEP, Run, plan, settings, task_of
 from feelgood.studies.engine import EngineOptions, run_plans
@@ -90,11 +91,11 @@ PAPER: dict[str, Any] = {
     "num_stagger_turns": 500,
     "priority_exponent": 0.6,
     "importance_exponent": 0.4,
-    "biases": "torch",
+    "init": "torch",
 }
 """The paper's protocol in parallel environments; the module says what differs."""
 
-SCALED: dict[str, Any] = {**PAPER, "pixel_scale": 1 / 255, "biases": "zero"}
+SCALED: dict[str, Any] = {**PAPER, "pixel_scale": 1 / 255, "init": "unbiased"}
 """The same on pixels in [0, 1], where biases would decide what fresh networks do."""
 
 DOPAMINE: dict[str, Any] = {**SCALED, "sticky": 0.25, "episode": "game"}
@@ -200,10 +201,11 @@ class AtariStudy(EngineOptions):
     """α of agents with priorities; below 0 for the preset's."""
     importance_exponent: float = -1.0
     """β of agents with priorities at the start, 1 at the end; below 0 for the preset's."""
-    form: Literal["released", "paper", "corrected"] = "released"
+    form: Form = "released"
     """Form of the adaptive samplers, see `feelgood.agents.Options`."""
-    biases: Literal["preset", "torch", "zero"] = "preset"
-    """Of fresh networks: PyTorch's, or none, so that what a draw from the prior does depends on what it sees."""
+    init: Literal["preset", Init] = "preset"
+    """Weights that networks start with: torch, PyTorch's; unbiased, these and no biases, so that what a draw from the
+    prior does depends on what it sees; he, weights √6 times as large and no biases."""
     reference: tuple[Path, ...] = ()
     """CSV files of published curves to draw ours against, with columns agent, game, seed, frame, return."""
     checkpoints: bool = True
@@ -228,8 +230,8 @@ class AtariStudy(EngineOptions):
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} must not repeat, got {values!r}")
         check_choice("episode", self.episode, ("life", "game"))
-        check_choice("form", self.form, ("released", "paper", "corrected"))
-        check_choice("biases", self.biases, ("torch", "zero"))
+        check_choice("form", self.form, FORMS)
+        check_choice("init", self.init, INITS)
         check_positive("pixel_scale", self.pixel_scale)
         check_fraction("sticky", self.sticky)
         check_probability("discount", self.discount)
@@ -338,7 +340,7 @@ def runs_of(study: AtariStudy) -> list[Run]:
             study.protocol,
             study.emulator,
             study.form,
-            "zero" if study.biases == "zero" else "torch",
+            cast(Init, study.init),
         )
         for seed, game, agent, point in every
     ]

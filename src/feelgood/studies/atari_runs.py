@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+from feelgood.choices import Form, Init
 from feelgood.studies.engine import Plan, Task
 
 __all__ = ["FRAMES_PER_STEP", "Run", "Settings", "plan", "settings", "tabulate", "task_of"]
@@ -29,7 +30,7 @@ class Run:
       protocol: arguments of `HostProtocol`.
       emulator: arguments of `atari`.
       form: of the adaptive samplers.
-      biases: of fresh networks.
+      init: weights that networks start with.
     """
 
     game: str
@@ -39,8 +40,8 @@ class Run:
     varied: tuple[str, float] | None
     protocol: Mapping[str, Any]
     emulator: Mapping[str, Any]
-    form: Literal["released", "paper", "corrected"] = "released"
-    biases: Literal["torch", "zero"] = "torch"
+    form: Form = "released"
+    init: Init = "torch"
 
     @property
     def label(self) -> str:
@@ -67,7 +68,7 @@ def settings(run: Run) -> Settings:
     from feelgood.training.machinery import HostProtocol
 
     hyper = {**agents.atari_hyper(run.agent, run.emulator["pixel_scale"], run.form), **run.point}
-    return Settings(hyper, HostProtocol(**run.protocol), agents.Options(double=True, form=run.form, biases=run.biases))
+    return Settings(hyper, HostProtocol(**run.protocol), agents.Options(double=True, form=run.form, init=run.init))
 
 
 def _digest(run: Run) -> str:

@@ -12,9 +12,10 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from feelgood.checks import check_choice, check_count
+from feelgood.choices import Form
 from feelgood.studies.engine import EngineOptions, Task
 
 __all__ = [
@@ -77,7 +78,7 @@ class Cell:
     points: Sequence[Mapping[str, float]]
     seeds: Sequence[int]
     num_steps: int
-    form: Literal["released", "paper", "corrected"] = "released"
+    form: Form = "released"
 
     @property
     def name(self) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count
+from feelgood.choices import FORMS, Form
 from feelgood.studies.cells import FIRST_TUNING_SEED, OPTIMUM, Cell, CellOptions, check_runs, tables_of
 from feelgood.studies.engine import Plan, run_plans
 
@@ -96,7 +97,7 @@ class NChainStudy(CellOptions):
     ablate: bool = False
     """Whether steady_fg_ulmcdqn also runs with each of its parts taken away, on the same seeds, reported
     as steady_fg_ulmcdqn_no_PART."""
-    form: Literal["released", "paper", "corrected"] = "released"
+    form: Form = "released"
     """Form of the adaptive samplers, see `feelgood.agents.Options`."""
     output: Path = Path("runs/nchain")
     """Folder for results; one that holds an unfinished run of the same study is continued."""
@@ -104,7 +105,7 @@ class NChainStudy(CellOptions):
     def __post_init__(self):
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
-        check_choice("form", self.form, ("released", "paper", "corrected"))
+        check_choice("form", self.form, FORMS)
         for name, value in _PRESETS[self.preset].items():
             if not getattr(self, name):
                 object.__setattr__(self, name, value)

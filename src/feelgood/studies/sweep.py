@@ -8,9 +8,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from feelgood.checks import check_choice, check_count
+from feelgood.choices import FORMS, Form
 from feelgood.pairs import read_lists
 from feelgood.studies.cells import Cell, CellOptions, check_runs, make_environment, tables_of
 from feelgood.studies.engine import Plan, run_plans
@@ -38,7 +39,7 @@ class SweepStudy(CellOptions):
     """Fresh seeds that the winner is reported on."""
     num_steps: int = 10_000
     """Environment steps of a run."""
-    form: Literal["released", "paper", "corrected"] = "released"
+    form: Form = "released"
     """Form of the adaptive samplers, see `feelgood.agents.Options`."""
     output: Path = Path("runs/sweep")
     """Folder for results; one that holds an unfinished run of the same study is continued."""
@@ -46,7 +47,7 @@ class SweepStudy(CellOptions):
     def __post_init__(self):
         super().__post_init__()
         check_choice("agent", self.agent, GRIDS)
-        check_choice("form", self.form, ("released", "paper", "corrected"))
+        check_choice("form", self.form, FORMS)
         read_lists("grid", self.grid)
         if not self.tuning_seeds:
             raise ValueError("tuning_seeds must name at least one round, got ()")

@@ -204,8 +204,7 @@ class AtariStudy(EngineOptions):
     form: Form = "released"
     """Form of the adaptive samplers, see `feelgood.agents.Options`."""
     init: Literal["preset", Init] = "preset"
-    """Weights that networks start with: torch, PyTorch's; unbiased, these and no biases, so that what a draw from the
-    prior does depends on what it sees; he, weights √6 times as large and no biases."""
+    """Weights that networks start with: PyTorch's; these without biases, so that draws from the prior look; or He's."""
     reference: tuple[Path, ...] = ()
     """CSV files of published curves to draw ours against, with columns agent, game, seed, frame, return."""
     checkpoints: bool = True

@@ -218,6 +218,18 @@ def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
         assert api.prepare("dqn", "atari:freeway", protocol=protocol).protocol.num_groups == num_groups
 
 
+def test_options_that_are_named_leave_the_others_as_they_are():
+    named = api.prepare("dqn", "CartPole-v1", options={"double": True, "hidden": [5]}).learner.options
+    assert named == Options(**{**api.CONTROL_OPTIONS, "double": True, "hidden": (5,)})
+    assert api.prepare("dqn", "CartPole-v1", options=Options()).learner.options == Options()
+    with pytest.raises(ValueError, match=r"option must be one of .*, got 'duoble'; did you mean 'double'\?"):
+        api.prepare("dqn", "CartPole-v1", options={"duoble": True})
+    pytest.importorskip("ale_py")
+    game = api.prepare("fg_ulmcdqn", "atari:freeway", options={"form": "corrected"}).learner
+    assert game.options == Options(**api.ATARI_OPTIONS, form="corrected")
+    assert game.hyper == atari_hyper("fg_ulmcdqn", 1 / 255, "corrected")
+
+
 def test_control_names_members_of_the_zoo_and_their_hyper_parameters():
     for agent, hyper in api.CONTROL.items():
         assert {name.removesuffix("_end") for name in hyper} <= ZOO[agent].hyper.keys()
@@ -274,7 +286,8 @@ for agent, env, settings in [
     ("dqn", None, {}),
     ("dqn", "CartPole-v1", {"seeds": None}),
     ("dqn", "CartPole-v1", {"hyper": [1]}),
-    ("dqn", "CartPole-v1", {"options": {}}),
+    ("dqn", "CartPole-v1", {"options": 3}),
+    ("dqn", "CartPole-v1", {"options": {"form": "corected"}}),
     ("dqn", "CartPole-v1", {"env_settings": 3}),
     ("dqn", "CartPole-v1", {"folder": 3}),
     ("dqn", "CartPole-v1", {"seeds": "01"}),
@@ -297,7 +310,8 @@ def test_arguments_of_another_kind_are_refused_in_one_sentence():
         "env must be a name, a Task, an Environment or a function, got None",
         "seeds must be a whole number or several, got None",
         "hyper must be a mapping from names to values, got [1]",
-        "options must be a feelgood.agents.Options, got {}",
+        "options must be a mapping from names to values, or Options, got 3",
+        "form must be one of 'released', 'paper', 'corrected', got 'corected'; did you mean 'corrected'?",
         "env_settings must be a mapping from names to values, got 3",
         "folder must be a path, got 3",
         "seeds must be a whole number of at least 0, got '01'",

@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias, get_args
 
-__all__ = ["FORMS", "INITS", "Form", "Init"]
+__all__ = ["CRITICS", "FORMS", "INITS", "Critic", "Form", "Init"]
 
 Form: TypeAlias = Literal["released", "paper", "corrected"]
 """Forms of the adaptive samplers; see `feelgood.agents.Options`."""
@@ -10,5 +10,9 @@ Form: TypeAlias = Literal["released", "paper", "corrected"]
 Init: TypeAlias = Literal["torch", "unbiased", "he"]
 """Weights that networks start with; see `feelgood.agents.Options`."""
 
+Critic: TypeAlias = Literal["mean", "categorical", "quantile"]
+"""What a network tells of a return; see `feelgood.agents.Options`."""
+
+CRITICS: tuple[str, ...] = get_args(Critic)
 FORMS: tuple[str, ...] = get_args(Form)
 INITS: tuple[str, ...] = get_args(Init)

@@ -120,6 +120,18 @@ def test_a_run_stopped_by_control_c_goes_on_where_it_stopped(stopped_and_continu
     assert not (folder / "checkpoint").exists()
 
 
+def test_only_options_that_were_asked_for_differ_from_those_of_such_an_environment(monkeypatch):
+    def prepare(agent, env, seeds, hyper, options, *, protocol):
+        raise ValueError(f"told {options}")
+
+    monkeypatch.setattr("feelgood.api.prepare", prepare)
+    with pytest.raises(ValueError, match=r"told {'form': 'released', 'critic': 'mean'}"):
+        train.run(train.TrainOptions("CartPole-v1"))
+    asked = train.TrainOptions("CartPole-v1", form="corrected", critic="quantile", double=True, hidden=(5,))
+    with pytest.raises(ValueError, match=r"'corrected', 'critic': 'quantile', 'double': True, 'hidden': \(5,\)}"):
+        train.run(asked)
+
+
 def test_a_run_leaves_a_policy_that_has_learnt_a_figure_and_a_manifest(stopped_and_continued):
     folder, _ = stopped_and_continued
     policy = feelgood.load_policy(folder)

@@ -37,7 +37,7 @@ import optax
 from feelgood import networks, objectives, samplers
 from feelgood.agents.base import Agent, Exploration, epsilon_greedy, one_member_an_episode, value_agent
 from feelgood.checks import check_choice, check_count, check_positive
-from feelgood.choices import FORMS, INITS, Form, Init
+from feelgood.choices import CRITICS, FORMS, INITS, Critic, Form, Init
 from feelgood.networks import Network
 from feelgood.objectives import Objective, feel_good
 from feelgood.typing import Array, PRNGKey, Scalar
@@ -92,7 +92,7 @@ class Options:
     num_members: int = 10
     init: Init = "torch"
     network: Literal["auto", "mlp", "nature"] = "auto"
-    critic: Literal["mean", "categorical", "quantile"] = "mean"
+    critic: Critic = "mean"
     num_atoms: int = 51
     v_max: float = 10.0
     prioritized: bool = False
@@ -101,7 +101,7 @@ class Options:
         check_choice("form", self.form, FORMS)
         check_choice("init", self.init, INITS)
         check_choice("network", self.network, ("auto", "mlp", "nature"))
-        check_choice("critic", self.critic, ("mean", "categorical", "quantile"))
+        check_choice("critic", self.critic, CRITICS)
         check_count("num_members", self.num_members)
         check_count("num_atoms", self.num_atoms, minimum=2)
         check_positive("v_max", self.v_max)

@@ -13,7 +13,7 @@ from typing import Any
 from feelgood.agents import Options, anneal
 from feelgood.api.defaults import ATARI_OPTIONS, CONTROL, CONTROL_OPTIONS, CONTROL_PROTOCOL
 from feelgood.api.inside import train_inside
-from feelgood.api.learner import Learner, MakeAgent, check_kinds, make_learner, seeds_of
+from feelgood.api.learner import Learner, MakeAgent, check_kinds, make_learner, options_of, seeds_of
 from feelgood.api.outside import Job, carry_out, prepare, task_of
 from feelgood.api.result import Result
 from feelgood.checks import check_kind
@@ -46,7 +46,7 @@ def train(
     num_steps: int | None = None,
     seeds: int | Sequence[int] = 0,
     hyper: Mapping[str, float] | None = None,
-    options: Options | None = None,
+    options: Options | Mapping[str, Any] | None = None,
     env_settings: Mapping[str, Any] | None = None,
     schedule: Callable[[Any, Scalar], Any] = anneal,
     folder: str | Path | None = None,
@@ -64,7 +64,8 @@ def train(
       num_steps: environment steps in all.
       seeds: of initialisation, noise, minibatches and environments; several make a run each.
       hyper: hyper-parameters that differ from the defaults.
-      options: of an agent of the zoo: widths of layers, double targets and so on.
+      options: of an agent of the zoo, such as widths of layers and double targets: those that differ from the defaults
+        for such an environment, as in `{"double": True}`; or a `feelgood.agents.Options`, which sets them all.
       env_settings: for `feelgood.envs.external.gym_task` or `atari`, where `env` is a name.
       schedule: `(hyper, progress) -> hyper`.
       folder: where to keep checkpoints, from which the same call goes on.
@@ -90,7 +91,7 @@ def train(
     kept = None if folder is None else Path(folder)
     hold = lambda: contextlib.nullcontext() if kept is None else store.locked(kept)
     if isinstance(env, Environment):
-        learner = make_learner(agent, hyper, options or Options(), {}, schedule)
+        learner = make_learner(agent, hyper, options_of(options, {}), {}, schedule)
         with hold():
             return train_inside(learner, env, seeds, protocol, kept, report, say)
     job = prepare(agent, env, seeds, hyper, options, env_settings, schedule, protocol)

@@ -16,7 +16,7 @@ from feelgood.training.evaluation import policy_of
 from feelgood.training.policy import Origin, Policy, zoo_agent
 from feelgood.typing import Scalar
 
-__all__ = ["Learner", "MakeAgent", "check_kinds", "label_of", "make_learner", "protocol_of", "seeds_of"]
+__all__ = ["Learner", "MakeAgent", "check_kinds", "label_of", "make_learner", "options_of", "protocol_of", "seeds_of"]
 
 MakeAgent = Callable[[Spaces, Any], Agent]
 
@@ -82,9 +82,19 @@ def check_kinds(env: Any, hyper: Any, options: Any, env_settings: Any) -> None:
         check_kind(name, value, (Mapping, NoneType), "a mapping from names to values")
         for key in value or ():
             check_kind(f"{name}'s names", key, str, "words")
-    check_kind("options", options, (Options, NoneType), "a feelgood.agents.Options")
+    check_kind("options", options, (Options, Mapping, NoneType), "a mapping from names to values, or Options")
     if not callable(env):
         check_kind("env", env, (str, Task, Environment), "a name, a Task, an Environment or a function")
+
+
+def options_of(given: Options | Mapping[str, Any] | None, defaults: Mapping[str, Any]) -> Options:
+    """`Options` as they are; else the defaults, but for what is given."""
+    if isinstance(given, Options):
+        return given
+    for name in given or ():
+        check_choice("option", name, [each.name for each in fields(Options)])
+    whole = {**defaults, **(given or {})}
+    return Options(**whole | ({"hidden": tuple(whole["hidden"])} if "hidden" in whole else {}))
 
 
 def seeds_of(seeds: int | Sequence[int]) -> list[int]:

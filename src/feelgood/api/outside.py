@@ -10,7 +10,16 @@ import pandas as pd
 
 from feelgood.agents import ZOO, Options, Spaces, anneal, atari_hyper
 from feelgood.api.defaults import ATARI_OPTIONS, CONTROL, CONTROL_OPTIONS, CONTROL_PROTOCOL, NUM_EVALUATIONS
-from feelgood.api.learner import Learner, MakeAgent, check_kinds, label_of, make_learner, protocol_of, seeds_of
+from feelgood.api.learner import (
+    Learner,
+    MakeAgent,
+    check_kinds,
+    label_of,
+    make_learner,
+    options_of,
+    protocol_of,
+    seeds_of,
+)
 from feelgood.api.result import Result
 from feelgood.checks import check_choice, check_count
 from feelgood.envs.external import Task, vector_task
@@ -62,7 +71,7 @@ def prepare(
     env: str | Task | Callable[[int, bool], Any],
     seeds: Sequence[int] = (0,),
     hyper: Mapping[str, float] | None = None,
-    options: Options | None = None,
+    options: Options | Mapping[str, Any] | None = None,
     env_settings: Mapping[str, Any] | None = None,
     schedule: Callable[[Any, Scalar], Any] = anneal,
     protocol: Mapping[str, Any] | None = None,
@@ -78,7 +87,7 @@ def prepare(
         check_choice("agent", agent, ZOO)
     origin, task = task_of(env, env_settings)
     is_atari = origin.kind == "atari"
-    options = options or Options(**(ATARI_OPTIONS if is_atari else CONTROL_OPTIONS))
+    options = options_of(options, ATARI_OPTIONS if is_atari else CONTROL_OPTIONS)
     own = CONTROL
     if is_atari:
         own = {name: atari_hyper(name, origin.settings["pixel_scale"], options.form) for name in ZOO}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from feelgood.checks import check_count, check_finite
+from feelgood.choices import Critic, Form
 from feelgood.cli import COMMANDS
 from feelgood.cli.parsing import parse_options
 from feelgood.cli.work import interruptible, set_up_jax
@@ -54,6 +55,10 @@ class TrainOptions:
     double: bool = False
     """Whether targets are double: the online network picks the action that the target network values. On Atari they
     always are."""
+    form: Form = "released"
+    """Form of the adaptive samplers, see `feelgood.agents.Options`."""
+    critic: Critic = "mean"
+    """What the network tells of a return: its mean, or a distribution, categorical as in C51 or quantile as in IQN."""
     output: Path = Path("runs/train")
     """Folder for curves, policy, checkpoints and manifest. Unfinished work found there is continued."""
     tensorboard: bool = False
@@ -124,12 +129,11 @@ def execute(options: TrainOptions, again: str) -> None:
 
 def run(options: TrainOptions) -> list[Path]:
     """Trains, or goes on with what is in the folder, and returns what was written."""
-    from feelgood.agents import Options
-    from feelgood.api import ATARI_OPTIONS, CONTROL_OPTIONS, carry_out, prepare
+    from feelgood.api import carry_out, prepare
     from feelgood.results import store
     from feelgood.results.progress import bar
 
-    chosen = dict(ATARI_OPTIONS if options.env.startswith("atari:") else CONTROL_OPTIONS)
+    chosen: dict[str, Any] = {"form": options.form, "critic": options.critic}
     chosen |= ({"double": True} if options.double else {}) | ({"hidden": options.hidden} if options.hidden else {})
     seeds = range(options.seed, options.seed + options.num_seeds)
     # Before anything is written.
@@ -138,7 +142,7 @@ def run(options: TrainOptions) -> list[Path]:
         options.env,
         seeds,
         options.hyper_parameters(),
-        Options(**chosen),
+        chosen,
         protocol=options.settings(),
     )
     command = store.as_command("train", options).replace("feelgood run train", "feelgood train", 1)

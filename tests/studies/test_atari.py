@@ -227,6 +227,7 @@ def fake_runs(monkeypatch):
                     episode_length=9.0,
                     training_return=2.0,
                     num_episodes=3,
+                    action_changes=0.25,
                     potential=0.5,
                     seconds=step / 10,
                     is_finite=True,
@@ -328,7 +329,8 @@ def test_curves_of_a_study_under_way_can_be_had(tmp_path, monkeypatch):
 
     def fake_train(*arguments, report, say, **settings):
         num_points, error = next(asked)
-        points = [Point(300 * i, 5.0 * i, 0.0, 10.0, np.nan, 0, np.nan, 1.0 * i, True) for i in range(num_points)]
+        unknown = (np.nan, 0, np.nan, np.nan)
+        points = [Point(300 * i, 5.0 * i, 0.0, 10.0, *unknown, 1.0 * i, True) for i in range(num_points)]
         for point in points:
             report(point)
         if error is not None:

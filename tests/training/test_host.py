@@ -170,6 +170,10 @@ def test_the_curve_has_a_point_for_every_period_with_returns_that_add_up(finishe
         assert point.is_finite
     assert all(point.num_episodes > 5 for point in outcome.curve[1:])
     assert all(np.isfinite(point.potential) for point in outcome.curve[1:])
+    assert np.isnan(outcome.curve[0].action_changes)
+    # At first actions are random, at the end hardly any is.
+    first, *_, last = (point.action_changes for point in outcome.curve[1:])
+    assert 0 <= last < first < 1
     assert outcome.num_steps == 240
 
 
@@ -400,6 +404,32 @@ def test_lanes_are_dealt_out_to_policies():
     np.testing.assert_array_equal(actions, [1000, 2111, 3222, 1333, 2444, 3555])
     fewer = _dealt(act, 3, policies, lanes[:4], lanes[:4], lanes[:4])
     np.testing.assert_array_equal(fewer, actions[:4])
+
+
+def test_a_group_tallies_episodes_and_changes_of_action():
+    group, rng, arrivals = Group(TASK, 3), np.random.default_rng(0), []
+    group.begin(0, np.zeros(3, int))
+    for _ in range(40):
+        arrivals.append(group.receive())
+        group.send(rng.integers(0, TASK.num_actions, 3))
+    arrivals.append(group.receive())
+    group.close()
+    num_ended = ended_return = num_followed = num_changes = 0
+    for lane in range(3):
+        steps = [(bool(one.is_first[lane]), int(one.action[lane]), float(one.reward[lane])) for one in arrivals]
+        starts = [i for i, (is_first, *_) in enumerate(steps) if is_first]
+        for start, end in itertools.pairwise([*starts, len(steps)]):
+            actions = [action for _, action, _ in steps[start + 1 : end]]
+            num_followed += max(len(actions) - 1, 0)
+            num_changes += sum(one != other for one, other in itertools.pairwise(actions))
+        # The last episode may be under way.
+        for start, end in itertools.pairwise(starts):
+            num_ended, ended_return = num_ended + 1, ended_return + sum(r for *_, r in steps[start + 1 : end])
+        last = steps[starts[-1] + 1 :]
+        if len(last) == LENGTHS[(len(starts) - 1) % 3]:
+            num_ended, ended_return = num_ended + 1, ended_return + sum(r for *_, r in last)
+    assert group.tally == (num_ended, ended_return, num_followed, num_changes)
+    assert 0 < num_changes < num_followed
 
 
 def test_environments_begin_anew_at_times_of_their_own(monkeypatch):

@@ -199,7 +199,8 @@ def _reports(
             def report(seed: int, row: Mapping[str, Any]) -> None:
                 step = row["step"]
                 move(seed, step=step, score=f", return {row['return']:.1f}" if row["finite"] else ", diverged")
-                numbers = {name: row[name] for name in ("return", "training_return", "potential", "seconds")}
+                names = ("return", "training_return", "action_changes", "potential", "seconds")
+                numbers = {name: row[name] for name in names}
                 for sink in own[seed]:
                     sink.log(step, {name: value for name, value in numbers.items() if math.isfinite(value)})
 

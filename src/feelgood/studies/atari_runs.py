@@ -165,6 +165,7 @@ def tabulate(run: Run, hyper: Mapping[str, float], curve: Sequence[Any], *, resu
             "episode_length": point.episode_length,
             "training_return": point.training_return,
             "num_episodes": point.num_episodes,
+            "action_changes": point.action_changes,
             "potential": point.potential,
             "seconds": point.seconds,
             "finite": point.is_finite,

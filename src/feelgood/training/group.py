@@ -3,7 +3,7 @@
 import contextlib
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -11,7 +11,23 @@ from jax.typing import ArrayLike
 from feelgood.envs.external import Task
 from feelgood.replay.frames import Arrival
 
-__all__ = ["Group"]
+__all__ = ["Group", "Tally"]
+
+
+class Tally(NamedTuple):
+    """What has happened in training.
+
+    Attributes:
+      num_ended: episodes that ended.
+      ended_return: sum of their raw returns.
+      num_followed: actions that another one came before, in the same episode.
+      num_changes: how many of these are not what was done before.
+    """
+
+    num_ended: int = 0
+    ended_return: float = 0.0
+    num_followed: int = 0
+    num_changes: int = 0
 
 
 class Group:
@@ -22,14 +38,13 @@ class Group:
       num_lanes: environments in it.
 
     Attributes:
-      ended_return: sum of the raw returns of the episodes that ended, since it was last set to 0.
-      num_ended: how many these are.
+      tally: what has happened since it was last set to `Tally()`.
       seconds_waiting: that its thread has spent until actions were known.
       seconds_stepping: that its steps have taken.
     """
 
     def __init__(self, task: Task, num_lanes: int):
-        self.ended_return, self.num_ended = 0.0, 0
+        self.tally = Tally()
         self.seconds_waiting = self.seconds_stepping = 0.0
         self._task, self._num_lanes = task, num_lanes
         self._env: Any = task.make(num_lanes, True)
@@ -47,6 +62,7 @@ class Group:
         none, zeros = np.zeros(self._num_lanes, bool), np.zeros(self._num_lanes, np.int32)
         self._answer, self._num_steps, self._stagger = None, 0, stagger
         self._ended, self._returns = none, np.zeros(self._num_lanes)
+        self._acted, self._actions = none, zeros
         self._first = Arrival(frames, ~none, zeros, zeros.astype(np.float32), none)
 
     def _frames(self, seen: Any) -> np.ndarray:
@@ -79,10 +95,15 @@ class Group:
             rewards, self._returns[anew] = np.where(anew, 0, rewards), 0
         self._ended = terminated | truncated
         self._returns += rewards
-        if self._ended.any():
-            self.ended_return += float(self._returns[self._ended].sum())
-            self.num_ended += int(self._ended.sum())
-            self._returns[self._ended] = 0
+        follows = self._acted & ~is_first
+        before, self._acted, self._actions = self._actions, ~is_first, actions
+        self.tally = Tally(
+            self.tally.num_ended + int(self._ended.sum()),
+            self.tally.ended_return + float(self._returns[self._ended].sum()),
+            self.tally.num_followed + int(follows.sum()),
+            self.tally.num_changes + int((follows & (actions != before)).sum()),
+        )
+        self._returns[self._ended] = 0
         reward = np.asarray(rewards, np.float32)
         return Arrival(self._frames(seen), is_first, actions.astype(np.int32), reward, np.asarray(terminated))
 

@@ -29,7 +29,7 @@ from feelgood.envs.external import Task
 from feelgood.replay.frames import Arrival
 from feelgood.training.batch import Interrupted, stop_on_signal
 from feelgood.training.evaluation import Evaluator, acting_part, policy_of
-from feelgood.training.group import Group
+from feelgood.training.group import Group, Tally
 from feelgood.training.journal import Journal
 from feelgood.training.machinery import HostProtocol, Machinery, machinery
 from feelgood.typing import Array, Scalar
@@ -48,6 +48,8 @@ class Point(NamedTuple):
       training_return: mean raw return of the training episodes (lives, where a life is an episode) that ended since the
         last evaluation; NaN where none did.
       num_episodes: how many these are.
+      action_changes: share of training steps since then in which an environment did not do what it did in the step
+        before; NaN where there were none. Near 0, what acts takes no notice of what it sees.
       potential: mean of the potential over the gradient steps since the last evaluation; NaN where there were none.
       seconds: of work so far, before a resumption too.
       is_finite: whether all parameters were finite.
@@ -59,6 +61,7 @@ class Point(NamedTuple):
     episode_length: float
     training_return: float
     num_episodes: int
+    action_changes: float
     potential: float
     seconds: float
     is_finite: bool
@@ -250,14 +253,25 @@ class _Run:
 
     def _evaluate(self, index: int) -> None:
         """Asks for a point of the curve: what training was like is known now, what the policy is worth later."""
-        count, total = (sum(getattr(group, name) for group in self.groups) for name in ("num_ended", "ended_return"))
+        tally = Tally(*(sum(values) for values in zip(*(group.tally for group in self.groups), strict=True)))
+        mean = lambda total, count: total / count if count else np.nan
         is_finite = bool(self.parts.is_finite(self.agent))
         potential = float(np.mean(jax.device_get(self.potentials))) if self.potentials else np.nan
-        training = (total / count if count else np.nan, count, potential, self._counted().seconds, is_finite)
-        self.curve[index] = (self.step, np.nan, np.nan, np.nan, *training)
+        self.curve[index] = Point(
+            step=self.step,
+            return_=np.nan,
+            return_spread=np.nan,
+            episode_length=np.nan,
+            training_return=mean(tally.ended_return, tally.num_ended),
+            num_episodes=tally.num_ended,
+            action_changes=mean(tally.num_changes, tally.num_followed),
+            potential=potential,
+            seconds=self._counted().seconds,
+            is_finite=is_finite,
+        )
         self.potentials = []
         for group in self.groups:
-            group.num_ended, group.ended_return = 0, 0.0
+            group.tally = Tally()
         if is_finite:
             policy = policy_of(self.agent)
             if self.journal is not None:
@@ -410,5 +424,5 @@ class _Run:
 
 
 def _point(row: np.ndarray) -> Point:
-    kinds = (int, float, float, float, float, int, float, float, bool)
+    kinds = (int, float, float, float, float, int, float, float, float, bool)
     return Point(*(kind(value) for kind, value in zip(kinds, row, strict=True)))

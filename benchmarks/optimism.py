@@ -14,13 +14,14 @@ import argparse
 import jax
 import jax.numpy as jnp
 import numpy as np
+from rare import DISCOUNT, STRETCH, train
 
 from feelgood import agents
 from feelgood.envs.external import atari
 from feelgood.replay.frames import frame_replay
 from feelgood.training.group import Group
 
-NUM_ENVS, STRETCH, N_STEP, DISCOUNT = 20, 50, 3, 0.99
+NUM_ENVS, N_STEP = 20, 3
 
 
 def play(task, num_steps, own_action, seed):
@@ -71,26 +72,18 @@ def main():
     for weight in options.weights:
         weighted = {**hyper, "feel_good_weight": weight, "inverse_temperature": options.inverse_temperature}
         agent = agents.make_agent("fg_ulmcdqn", spaces, weighted, agents.Options(double=True))
-
-        @jax.jit
-        def advance(key, state, played, agent=agent):
-            batches = ring.sample(key, played, STRETCH * 32, DISCOUNT)
-            batches = jax.tree.map(lambda x: x.reshape(STRETCH, 32, *x.shape[1:]), batches)
-            keys = jax.random.split(key, STRETCH)
-            ahead = jax.vmap(agent.look_ahead, (0, None, 0))(keys, state, batches)
-            update = lambda state, one: agent.update(one[0], state, one[1], 1.0, one[2])
-            state, info = jax.lax.scan(update, state, (keys, batches, ahead))
-            return state, jnp.mean(info.potential), ahead.max(-1).mean(), ahead.mean(), jnp.argmax(ahead[0, 0])
-
+        advance = jax.jit(lambda key, state, played, agent=agent: train(agent, ring, key, state, played))
         state = agent.init(jax.random.key(options.seed))
         for i in range(options.num_updates // STRETCH):
-            state, potential, best, mean, action = advance(jax.random.key(i), state, played)
+            state, potential, ahead = advance(jax.random.key(i), state, played)
             if (i + 1) * STRETCH % 500 == 0:
                 state = agent.sync(state)
             if (i + 1) * STRETCH % 2500 == 0:
+                action = int(ahead[0, 0].argmax())
                 bound = weight / taken[action] / (1 - DISCOUNT**N_STEP)
-                print(f"η = {weight:g}, {(i + 1) * STRETCH:6d} updates: best value {float(best):.3f},", end=" ")
-                print(f"mean {float(mean):.3f}, potential {float(potential):.1e};", end=" ")
+                print(f"η = {weight:g}, {(i + 1) * STRETCH:6d} updates:", end=" ")
+                print(f"best value {ahead.max(-1).mean():.3f}, mean {ahead.mean():.3f},", end=" ")
+                print(f"potential {potential:.1e};", end=" ")
                 print(f"action {action} is lifted towards {bound:.2f}", flush=True)
 
 

@@ -76,14 +76,14 @@ def build(setting, task):
 
 
 def train(agent, ring, key, state, played):
-    """STRETCH updates."""
+    """STRETCH updates: the agent, the mean potential, and what its target network said of the successors."""
     batches = ring.sample(key, played, STRETCH * BATCH_SIZE, DISCOUNT)
     batches = jax.tree.map(lambda x: x.reshape(STRETCH, BATCH_SIZE, *x.shape[1:]), batches)
     keys = jax.random.split(key, STRETCH)
     ahead = jax.vmap(agent.look_ahead, (0, None, 0))(keys, state, batches)
     update = lambda state, one: agent.update(one[0], state, one[1], 1.0, one[2])
     state, info = jax.lax.scan(update, state, (keys, batches, ahead))
-    return state, jnp.mean(info.potential)
+    return state, jnp.mean(info.potential), ahead
 
 
 def main():
@@ -120,7 +120,7 @@ def main():
         for i in range(1, sum(options.num_updates) // STRETCH + 1):
             done = i * STRETCH
             played = bare if done <= options.num_updates[0] else rewarded
-            state, potential = advance(jax.random.key(i - 1), state, played)
+            state, potential, _ = advance(jax.random.key(i - 1), state, played)
             if done % TARGET_PERIOD == 0:
                 state = agent.sync(state)
             if done % options.every == 0:

@@ -127,8 +127,8 @@ def test_only_options_that_were_asked_for_differ_from_those_of_such_an_environme
     monkeypatch.setattr("feelgood.api.prepare", prepare)
     with pytest.raises(ValueError, match=r"told {'form': 'released', 'critic': 'mean'}"):
         train.run(train.TrainOptions("CartPole-v1"))
-    asked = train.TrainOptions("CartPole-v1", form="corrected", critic="quantile", double=True, hidden=(5,))
-    with pytest.raises(ValueError, match=r"'corrected', 'critic': 'quantile', 'double': True, 'hidden': \(5,\)}"):
+    asked = train.TrainOptions("CartPole-v1", form="corrected", critic="quantile", double=True, prioritized=True)
+    with pytest.raises(ValueError, match=r"'corrected', 'critic': 'quantile', 'double': True, 'prioritized': True}"):
         train.run(asked)
 
 

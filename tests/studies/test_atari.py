@@ -179,9 +179,10 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_what_was_asked_for(
         assert other.hyper == atari_hyper("fg_ulmcdqn", 1 / 255, form) == {**scaled.hyper, "bias_epsilon": 1e-8}
     assert options.double
     assert protocol.n_step == 3
-    (run, *_) = atari.runs_of(AtariStudy("scaled", init="torch", num_envs=200))
+    assert not options.prioritized
+    (run, *_) = atari.runs_of(AtariStudy("scaled", init="torch", prioritized=True, num_envs=200))
     as_asked = atari_runs.settings(run)
-    assert (as_asked.options.init, as_asked.protocol.num_groups) == ("torch", 2)
+    assert (as_asked.options.init, as_asked.options.prioritized, as_asked.protocol.num_groups) == ("torch", True, 2)
 
 
 def test_a_file_is_named_after_all_that_its_run_depends_on():
@@ -196,6 +197,7 @@ def test_a_file_is_named_after_all_that_its_run_depends_on():
         dataclasses.replace(run, form="paper"),
         dataclasses.replace(run, form="corrected"),
         dataclasses.replace(run, init="unbiased"),
+        dataclasses.replace(run, prioritized=True),
         dataclasses.replace(run, protocol={**run.protocol, "capacity": 6000}),
         dataclasses.replace(run, emulator={**run.emulator, "sticky": 0.25}),
         dataclasses.replace(run, emulator={**run.emulator, "pixel_scale": 0.5}),

@@ -55,6 +55,8 @@ class TrainOptions:
     double: bool = False
     """Whether targets are double: the online network picks the action that the target network values. On Atari they
     always are."""
+    prioritized: bool = False
+    """Whether transitions are replayed by priority, whatever the agent."""
     form: Form = "released"
     """Form of the adaptive samplers, see `feelgood.agents.Options`."""
     critic: Critic = "mean"
@@ -134,7 +136,9 @@ def run(options: TrainOptions) -> list[Path]:
     from feelgood.results.progress import bar
 
     chosen: dict[str, Any] = {"form": options.form, "critic": options.critic}
-    chosen |= ({"double": True} if options.double else {}) | ({"hidden": options.hidden} if options.hidden else {})
+    # False and nothing are for what such an environment has.
+    said = {name: getattr(options, name) for name in ("hidden", "double", "prioritized")}
+    chosen |= {name: value for name, value in said.items() if value}
     seeds = range(options.seed, options.seed + options.num_seeds)
     # Before anything is written.
     job = prepare(

@@ -197,6 +197,8 @@ class AtariStudy(EngineOptions):
     """An evaluation's game is cut off after so many steps; 0 for the preset's."""
     num_stagger_turns: int = 0
     """Each environment begins anew once in its first so many steps, to spread them out; 0 for the preset's."""
+    prioritized: bool = False
+    """Whether transitions are replayed by priority, whatever the agent."""
     priority_exponent: float = -1.0
     """α of agents with priorities; below 0 for the preset's."""
     importance_exponent: float = -1.0
@@ -340,6 +342,7 @@ def runs_of(study: AtariStudy) -> list[Run]:
             study.emulator,
             study.form,
             cast(Init, study.init),
+            study.prioritized,
         )
         for seed, game, agent, point in every
     ]

@@ -31,6 +31,7 @@ class Run:
       emulator: arguments of `atari`.
       form: of the adaptive samplers.
       init: weights that networks start with.
+      prioritized: whether transitions are replayed by priority, whatever the agent.
     """
 
     game: str
@@ -42,6 +43,7 @@ class Run:
     emulator: Mapping[str, Any]
     form: Form = "released"
     init: Init = "torch"
+    prioritized: bool = False
 
     @property
     def label(self) -> str:
@@ -68,7 +70,8 @@ def settings(run: Run) -> Settings:
     from feelgood.training.machinery import HostProtocol
 
     hyper = {**agents.atari_hyper(run.agent, run.emulator["pixel_scale"], run.form), **run.point}
-    return Settings(hyper, HostProtocol(**run.protocol), agents.Options(double=True, form=run.form, init=run.init))
+    options = agents.Options(double=True, form=run.form, init=run.init, prioritized=run.prioritized)
+    return Settings(hyper, HostProtocol(**run.protocol), options)
 
 
 def _digest(run: Run) -> str:

@@ -191,3 +191,23 @@ def test_statistics_keep_single_precision(statistic):
 def test_too_few_steps_are_refused_in_one_sentence(statistic, shape, expected):
     with pytest.raises(ValueError, match=rf"^{expected} with at least 4 steps, got shape [^.\n]*$"):
         statistic(np.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    ("statistic", "shape"),
+    [
+        (diagnostics.autocorrelation, (50,)),
+        (diagnostics.autocorrelation_time, (50,)),
+        (diagnostics.effective_sample_size, (3, 50)),
+        (diagnostics.split_rhat, (3, 50)),
+    ],
+)
+def test_statistics_of_a_pytree_are_those_of_its_arrays(statistic, shape):
+    rng = np.random.default_rng(0)
+    draws = {"slope": rng.normal(size=(*shape, 2)), "offset": (rng.normal(size=shape),)}
+    told = statistic(draws)
+    np.testing.assert_array_equal(told["slope"], statistic(draws["slope"]))
+    np.testing.assert_array_equal(told["offset"][0], statistic(draws["offset"][0]))
+    np.testing.assert_array_equal(statistic(draws["offset"][0].tolist()), told["offset"][0])
+    with pytest.raises(ValueError, match="with at least 4 steps, got shape"):
+        statistic({"slope": np.zeros((2, 3)[-len(shape) :])})

@@ -1,5 +1,6 @@
 """Samplers: each moves a pytree of parameters so that it follows exp(−β·U). They know nothing of RL."""
 
+from feelgood.samplers import diagnostics
 from feelgood.samplers.base import Info, Sampler, SamplerState, from_optax, sample, to_optax
 from feelgood.samplers.exact import GaussianPosterior, exact_feel_good, exact_gaussian, linear_regression
 from feelgood.samplers.langevin import (
@@ -26,6 +27,7 @@ __all__ = [
     "adam_langevin",
     "adaptive_bias",
     "adaptive_underdamped",
+    "diagnostics",
     "exact_feel_good",
     "exact_gaussian",
     "from_optax",

@@ -1,51 +1,51 @@
 """What draws alone tell of a chain: how fast it forgets, and whether several chains agree.
 
 Draws have shape (chains, steps, ...) and a single chain (steps, ...); statistics are taken for each entry of the
-trailing axes on its own. Where all draws of an entry are equal its statistics are NaN.
+trailing axes on its own. Where all draws of an entry are equal its statistics are NaN. Of draws that are a pytree,
+as `samplers.sample` gives them, they are a pytree too.
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from feelgood.typing import Array
 
 __all__ = ["autocorrelation", "autocorrelation_time", "effective_sample_size", "split_rhat"]
 
 
-def autocorrelation(x: ArrayLike) -> Array:
+def autocorrelation(x: Any) -> Any:
     """The autocorrelation of a chain at every lag.
 
     ρ_t = γ_t/γ_0 with γ_t = (1/n) Σ_{i<n−t} (x_i − x̄)(x_{i+t} − x̄), computed by FFT.
 
     Args:
-      x: one chain, (steps, ...), at least 4 steps.
+      x: one chain, (steps, ...), at least 4 steps; or a pytree of such.
 
     Returns:
       ρ at lags 0 … steps − 1, in the shape of `x`.
     """
-    x = _as_draws("x", x, 1)
-    covariance = _autocovariance(x, axis=0)
-    return covariance / _unless_stuck(x[None], covariance[0])[None]
+    return _of_each(_autocorrelation, "x", x, 1)
 
 
-def autocorrelation_time(x: ArrayLike) -> Array:
+def autocorrelation_time(x: Any) -> Any:
     """How many steps of a chain are worth one independent draw.
 
     τ = 1 + 2 Σ_{t≥1} ρ_t, the sum cut off as in `effective_sample_size`.
 
     Args:
-      x: one chain, (steps, ...), at least 4 steps.
+      x: one chain, (steps, ...), at least 4 steps; or a pytree of such.
 
     Returns:
       τ for each entry, of shape `x.shape[1:]`.
     """
-    return _integrated_time(_as_draws("x", x, 1)[None])
+    return _of_each(lambda x: _integrated_time(x[None]), "x", x, 1)
 
 
-def effective_sample_size(draws: ArrayLike) -> Array:
+def effective_sample_size(draws: Any) -> Any:
     """How many independent draws would estimate the mean as well as these.
 
     ESS = chains · steps / τ, with τ = −1 + 2 Σ_k Γ_k over Geyer's initial monotone sequence: Γ_k = ρ_{2k} + ρ_{2k+1},
@@ -54,7 +54,7 @@ def effective_sample_size(draws: ArrayLike) -> Array:
     count for less.
 
     Args:
-      draws: (chains, steps, ...), at least 4 steps.
+      draws: (chains, steps, ...), at least 4 steps; or a pytree of such.
 
     Returns:
       ESS for each entry, of shape `draws.shape[2:]`, never above N log₁₀ N for N draws in all.
@@ -63,23 +63,36 @@ def effective_sample_size(draws: ArrayLike) -> Array:
       Geyer, Practical Markov chain Monte Carlo, 1992. Vehtari et al., Rank-normalization, folding, and localization: an
       improved R̂, 2021.
     """
-    draws = _as_draws("draws", draws, 2)
-    return draws.shape[0] * draws.shape[1] / _integrated_time(draws)
+    return _of_each(lambda draws: draws.shape[0] * draws.shape[1] / _integrated_time(draws), "draws", draws, 2)
 
 
-def split_rhat(draws: ArrayLike) -> Array:
+def split_rhat(draws: Any) -> Any:
     """Whether chains, each cut into halves, agree: R̂ = √(V/W), near 1 if they do.
 
     V = (1 − 1/n)W + Var(means) estimates the variance from above and W, the mean variance within the halves of length
     n, from below. Of an odd number of steps the middle one is left out.
 
     Args:
-      draws: (chains, steps, ...), at least 4 steps; one chain is enough.
+      draws: (chains, steps, ...), at least 4 steps, or a pytree of such; one chain is enough.
 
     Returns:
       R̂ for each entry, of shape `draws.shape[2:]`.
     """
-    draws = _as_draws("draws", draws, 2)
+    return _of_each(_split_rhat, "draws", draws, 2)
+
+
+def _of_each(statistic: Callable[[Array], Array], name: str, draws: Any, leading: int) -> Any:
+    """The statistic of each array of a pytree; a list is an array."""
+    one = lambda leaf: statistic(_as_draws(name, leaf, leading))
+    return jax.tree.map(one, draws, is_leaf=lambda leaf: isinstance(leaf, list))
+
+
+def _autocorrelation(x: Array) -> Array:
+    covariance = _autocovariance(x, axis=0)
+    return covariance / _unless_stuck(x[None], covariance[0])[None]
+
+
+def _split_rhat(draws: Array) -> Array:
     half = draws.shape[1] // 2
     halves = jnp.concatenate([draws[:, :half], draws[:, -half:]])
     within = _unless_stuck(halves, jnp.mean(jnp.var(halves, axis=1, ddof=1), axis=0))
@@ -87,7 +100,7 @@ def split_rhat(draws: ArrayLike) -> Array:
     return jnp.sqrt((1 - 1 / half) + between / within)
 
 
-def _as_draws(name: str, x: ArrayLike, leading: int) -> Array:
+def _as_draws(name: str, x: Any, leading: int) -> Array:
     x = jnp.asarray(x)
     axes = ("chains", "steps")[-leading:]
     if x.ndim < leading or x.shape[leading - 1] < 4 or x.size == 0:

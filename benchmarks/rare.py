@@ -8,7 +8,7 @@ should come to tell the three steps before that, which earn it, from others; and
 states should have different best actions, or there is nothing that explores.
 
 A setting is `name=value` with commas between: hyper-parameters of the agent, or form, init and pixel_scale. What is
-not said is as in the study of Atari on scaled pixels.
+not said is as in the study of Atari on such pixels.
 """
 
 import argparse

@@ -133,6 +133,11 @@ def test_a_policy_of_a_functional_environment_is_loaded_with_it(inside, tmp_path
         feelgood.load_policy(folder, task=nchain(5))
 
 
+def test_a_policy_of_environments_of_your_own_is_loaded_with_their_maker(outside, tmp_path):
+    outside[0].save(tmp_path)
+    assert feelgood.load_policy(tmp_path, task=levers).evaluate(3).tolist() == [3.0] * 3
+
+
 @pytest.mark.slow
 def test_functional_environments_train_as_batches_of_runs_do(inside):
     make = lambda spaces, hyper: make_agent("dqn", spaces, hyper)
@@ -288,6 +293,10 @@ for agent, env, settings in [
     ("dqn", "CartPole-v1", {"hyper": [1]}),
     ("dqn", "CartPole-v1", {"options": 3}),
     ("dqn", "CartPole-v1", {"options": {"form": "corected"}}),
+    ("dqn", "CartPole-v1", {"options": {"hidden": 64}}),
+    ("dqn", "CartPole-v1", {"options": {"hidden": [4.5]}}),
+    ("dqn", "CartPole-v1", {"options": {"double": "no"}}),
+    ("c51", "CartPole-v1", {"options": {"critic": "quantile"}}),
     ("dqn", "CartPole-v1", {"env_settings": 3}),
     ("dqn", "CartPole-v1", {"folder": 3}),
     ("dqn", "CartPole-v1", {"seeds": "01"}),
@@ -312,6 +321,10 @@ def test_arguments_of_another_kind_are_refused_in_one_sentence():
         "hyper must be a mapping from names to values, got [1]",
         "options must be a mapping from names to values, or Options, got 3",
         "form must be one of 'released', 'paper', 'corrected', got 'corected'; did you mean 'corrected'?",
+        "hidden must be widths of layers, got 64",
+        "hidden must be a whole number of at least 1, got 4.5",
+        "double must be True or False, got 'no'",
+        "critic must be 'categorical' for c51, got 'quantile'",
         "env_settings must be a mapping from names to values, got 3",
         "folder must be a path, got 3",
         "seeds must be a whole number of at least 0, got '01'",

@@ -206,6 +206,9 @@ def test_statistics_of_a_pytree_are_those_of_its_arrays(statistic, shape):
     rng = np.random.default_rng(0)
     draws = {"slope": rng.normal(size=(*shape, 2)), "offset": (rng.normal(size=shape),)}
     told = statistic(draws)
+    in_list = statistic([draws["slope"], draws["slope"]])
+    np.testing.assert_array_equal(in_list, [told["slope"]] * 2)
+    assert isinstance(in_list, list)
     np.testing.assert_array_equal(told["slope"], statistic(draws["slope"]))
     np.testing.assert_array_equal(told["offset"][0], statistic(draws["offset"][0]))
     np.testing.assert_array_equal(statistic(draws["offset"][0].tolist()), told["offset"][0])

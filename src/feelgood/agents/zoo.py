@@ -25,7 +25,7 @@ Hyper-parameters are numbers or traced arrays, so that one compilation serves a 
 control flow is an option. A hyper-parameter `x` beside an `x_end` moves to it over the budget, see `anneal`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -36,7 +36,7 @@ import optax
 
 from feelgood import networks, objectives, samplers
 from feelgood.agents.base import Agent, Exploration, epsilon_greedy, one_member_an_episode, value_agent
-from feelgood.checks import check_choice, check_count, check_positive
+from feelgood.checks import check_choice, check_count, check_kind, check_positive
 from feelgood.choices import CRITICS, FORMS, INITS, Critic, Form, Init
 from feelgood.networks import Network
 from feelgood.objectives import Objective, feel_good
@@ -86,7 +86,7 @@ class Options:
       prioritized: whether transitions are replayed by priority: |TD error| or the loss of a distribution.
     """
 
-    hidden: tuple[int, ...] = (32, 32)
+    hidden: Sequence[int] = (32, 32)
     double: bool = False
     form: Form = "released"
     num_members: int = 10
@@ -102,9 +102,17 @@ class Options:
         check_choice("init", self.init, INITS)
         check_choice("network", self.network, ("auto", "mlp", "nature"))
         check_choice("critic", self.critic, CRITICS)
+        check_kind("hidden", self.hidden, (tuple, list), "widths of layers")
+        for width in self.hidden:
+            check_count("hidden", width)
         check_count("num_members", self.num_members)
         check_count("num_atoms", self.num_atoms, minimum=2)
         check_positive("v_max", self.v_max)
+        for name in ("double", "prioritized"):
+            check_kind(name, getattr(self, name), bool, "True or False")
+        whole = {"num_members": int(self.num_members), "num_atoms": int(self.num_atoms)}
+        for name, value in {**whole, "hidden": tuple(int(width) for width in self.hidden)}.items():
+            object.__setattr__(self, name, value)
 
 
 class Spaces(NamedTuple):
@@ -160,7 +168,7 @@ def _quantile_model(spaces: Spaces, options: Options, dense: Callable[..., Any])
     def make(key: PRNGKey) -> Any:
         key_trunk, key_embedding, key_head = jax.random.split(key, 3)
         trunk: Any
-        hidden: tuple[int, ...]
+        hidden: Sequence[int]
         if _is_nature(spaces, options):
             trunk, hidden = networks.nature_convolutions(key_trunk, shape), (512,)
         else:
@@ -305,14 +313,21 @@ def prioritized_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     return dqn(spaces, hyper, replace(options, prioritized=True))
 
 
+def _with_critic(agent: str, critic: Critic, options: Options) -> Options:
+    """The options with the critic that an agent is named for, where no other was asked for."""
+    if options.critic not in ("mean", critic):
+        raise ValueError(f"critic must be {critic!r} for {agent}, got {options.critic!r}")
+    return replace(options, critic=critic)
+
+
 def c51(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     """DQN on the distribution of returns over fixed atoms (Bellemare et al., 2017)."""
-    return dqn(spaces, hyper, replace(options, critic="categorical"))
+    return dqn(spaces, hyper, _with_critic("c51", "categorical", options))
 
 
 def iqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     """DQN on quantiles of the return at random fractions, drawn in evaluation too (Dabney et al., 2018)."""
-    return dqn(spaces, hyper, replace(options, critic="quantile"))
+    return dqn(spaces, hyper, _with_critic("iqn", "quantile", options))
 
 
 def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:

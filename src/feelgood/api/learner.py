@@ -93,8 +93,7 @@ def options_of(given: Options | Mapping[str, Any] | None, defaults: Mapping[str,
         return given
     for name in given or ():
         check_choice("option", name, [each.name for each in fields(Options)])
-    whole = {**defaults, **(given or {})}
-    return Options(**whole | ({"hidden": tuple(whole["hidden"])} if "hidden" in whole else {}))
+    return Options(**{**defaults, **(given or {})})
 
 
 def seeds_of(seeds: int | Sequence[int]) -> list[int]:

@@ -58,7 +58,7 @@ class TrainOptions:
     prioritized: bool = False
     """Whether transitions are replayed by priority, whatever the agent."""
     form: Form = "released"
-    """Form of the adaptive samplers, see `feelgood.agents.Options`."""
+    """Form of the adaptive samplers, those with a bias_factor; see `feelgood.agents.Options`."""
     critic: Critic = "mean"
     """What the network tells of a return: its mean, or a distribution, categorical as in C51 or quantile as in IQN."""
     output: Path = Path("runs/train")

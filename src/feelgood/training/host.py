@@ -424,5 +424,4 @@ class _Run:
 
 
 def _point(row: np.ndarray) -> Point:
-    kinds = (int, float, float, float, float, int, float, float, float, bool)
-    return Point(*(kind(value) for kind, value in zip(kinds, row, strict=True)))
+    return Point(*(kind(value) for kind, value in zip(Point.__annotations__.values(), row, strict=True)))

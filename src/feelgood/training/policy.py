@@ -24,9 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal
-from feelgood.checks import check_choice, check_count, check_positive
+from feelgood.checks import check_choice, check_count, check_kind, check_positive
 from feelgood.envs import Environment
-from feelgood.envs.external import Task, atari, functional_task, gym_task
+from feelgood.envs.external import Task, atari, functional_task, gym_task, vector_task
 from feelgood.results import store
 from feelgood.training.evaluation import Evaluator, play, policy_of
 from feelgood.training.machinery import HostProtocol, Machinery, machinery
@@ -339,14 +339,15 @@ def load_policy(
     folder: str | Path,
     *,
     make_agent: Callable[[Spaces, Any], Agent] | None = None,
-    task: Task | Environment | None = None,
+    task: Task | Environment | Callable[[int, bool], Any] | None = None,
 ) -> Policy:
     """Reads a policy that `save_policy` kept. Loading runs no code from the folder.
 
     Args:
       folder: of the policy, or of the run that it belongs to.
       make_agent: for an agent of your own; that of the zoo if not given.
-      task: for a task or a functional environment of your own, or to play another one with the same spaces.
+      task: for an environment of your own, as `feelgood.train` takes it (a `Task`, a functional environment, a function
+        `(num_envs, training) -> VectorEnv`), or to play another one with the same spaces.
 
     Raises:
       ValueError: if there is no policy, or its files are damaged, or do not fit the agent or the task.
@@ -381,6 +382,9 @@ def load_policy(
         task = make_task(origin)
     elif isinstance(task, Environment):
         task = functional_task(task, origin.name)
+    elif callable(task):
+        task = vector_task(task, origin.name)
+    check_kind("task", task, Task, "a Task, an Environment or a function")
     parts = _machinery(task, make_agent, about["num_chains"], hyper, anneal)
     shapes = jax.eval_shape(parts.init, jax.random.key(0), jax.tree.map(jnp.float32, hyper))[0]
     like = jax.eval_shape(policy_of, shapes)

@@ -82,9 +82,10 @@ def split_rhat(draws: Any) -> Any:
 
 
 def _of_each(statistic: Callable[[Array], Array], name: str, draws: Any, leading: int) -> Any:
-    """The statistic of each array of a pytree; a list is an array."""
+    """The statistic of each array of a pytree; a list of numbers is an array."""
     one = lambda leaf: statistic(_as_draws(name, leaf, leading))
-    return jax.tree.map(one, draws, is_leaf=lambda leaf: isinstance(leaf, list))
+    is_array = lambda x: isinstance(x, list) and not any(hasattr(leaf, "shape") for leaf in jax.tree.leaves(x))
+    return jax.tree.map(one, draws, is_leaf=is_array)
 
 
 def _autocorrelation(x: Array) -> Array:

@@ -124,6 +124,9 @@ def main():
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--rules", choices=RULES, nargs="+", default=RULES)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1e-8, 1.5e-4], help="values of λ where released")
+    parser.add_argument(
+        "--corrected-epsilons", type=float, nargs="+", default=[1e-8], help="values of λ in the corrected form"
+    )
     parser.add_argument("--inverse-temperature", type=float, default=1e16, help="β of the sampler; next to no noise")
     parser.add_argument(
         "--hyper", nargs="*", default=[], help="others of the sampler, as in friction=100 bias_factor=1"
@@ -153,7 +156,10 @@ def main():
     if "two momenta" in options.rules:
         rules["corrected averages, λ = 1e-08"] = underdamped(1e-8)
     if "corrected" in options.rules:
-        rules["corrected form, λ = 1e-08"] = underdamped(1e-8, first_decay=0.0)
+        rules |= {
+            f"corrected form, λ = {epsilon:g}": underdamped(epsilon, first_decay=0.0)
+            for epsilon in options.corrected_epsilons
+        }
     if "adam" in options.rules:
         rules[f"Adam at rate {rate:g}, ε = 1e-08"] = samplers.from_optax(optax.adam(rate))
     for name, sampler in rules.items():

@@ -335,6 +335,13 @@ def test_arguments_of_another_kind_are_refused_in_one_sentence():
     assert agent.endswith(", got 3")
 
 
+def test_settings_of_a_game_of_another_kind_are_refused_in_one_sentence():
+    pytest.importorskip("ale_py")
+    code = "import feelgood; feelgood.train('dqn', 'atari:pong', env_settings={'life_loss': 0})"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr
+    assert said.splitlines()[-1] == "ValueError: life_loss must be True or False, got 0"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", ["fg_ulmcdqn", "dqn"])
 def test_the_defaults_come_to_solve_the_cart_pole(agent):

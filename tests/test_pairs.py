@@ -1,12 +1,20 @@
 import pytest
 
-from feelgood.pairs import read_lists, read_numbers
+from feelgood.pairs import read_lists, read_numbers, read_values
 
 
 def test_numbers_and_lists_are_read_by_name():
     assert read_numbers("hyper", ("friction=10", "step_size=1e-2")) == {"friction": 10.0, "step_size": 0.01}
     assert read_lists("grid", ("step_size=1e-2,1e-3", "friction=1")) == {"step_size": (0.01, 0.001), "friction": (1.0,)}
     assert read_numbers("hyper", ()) == {} == read_lists("grid", ())
+
+
+def test_values_are_numbers_truth_values_or_text():
+    words = ("a=1", "b=-1e-2", "c=True", "d=false", "e=8x8", "f=[1]", "g=null", "h=x=y")
+    expected = {"a": 1, "b": -0.01, "c": True, "d": False, "e": "8x8", "f": "[1]", "g": "null", "h": "x=y"}
+    found = read_values("env_settings", words)
+    assert found == expected
+    assert [type(found[name]) for name in "abcd"] == [int, float, bool, bool]
 
 
 @pytest.mark.parametrize(
@@ -16,6 +24,8 @@ def test_numbers_and_lists_are_read_by_name():
         (read_numbers, "friction=1,2", "x must be of the form name=number, got 'friction=1,2'"),
         (read_numbers, "=1", "x must give each name once, got '=1'"),
         (read_numbers, "step_size=2", "x must give each name once, got 'step_size=2'"),
+        (read_values, "friction=", "x must be of the form name=value, got 'friction='"),
+        (read_values, "step_size=a", "x must give each name once, got 'step_size=a'"),
         (read_lists, "friction=1,,2", "x must be of the form name=number,number, got 'friction=1,,2'"),
         (read_lists, "friction=1,1e0", "x must not repeat a number, got friction=1,1"),
     ],

@@ -1,9 +1,10 @@
 """Words such as `step_size=1e-2` and `friction=10,1`, as command lines have them."""
 
+import json
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-__all__ = ["read_lists", "read_numbers"]
+__all__ = ["read_lists", "read_numbers", "read_values"]
 
 T = TypeVar("T")
 
@@ -33,6 +34,31 @@ def read_numbers(field: str, words: Sequence[str]) -> dict[str, float]:
       {'feel_good_weight': 0.01, 'friction': 10.0}
     """
     return _read(field, "name=number", words, float)
+
+
+def read_values(field: str, words: Sequence[str]) -> dict[str, bool | int | float | str]:
+    """Reads numbers, truth values and, where it is neither, text by name.
+
+    Raises:
+      ValueError: if a word is none such, or a name comes twice; the message begins with `field`.
+
+    Example:
+      >>> read_values("env_settings", ["pixel_scale=0.0625", "life_loss=false", "map_name=8x8"])
+      {'pixel_scale': 0.0625, 'life_loss': False, 'map_name': '8x8'}
+    """
+    return _read(field, "name=value", words, _value)
+
+
+def _value(text: str) -> bool | int | float | str:
+    if not text:
+        raise ValueError
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        number = json.loads(text)
+    except ValueError:
+        return text
+    return number if isinstance(number, int | float) else text
 
 
 def read_lists(field: str, words: Sequence[str]) -> dict[str, tuple[float, ...]]:

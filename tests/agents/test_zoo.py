@@ -381,6 +381,10 @@ def test_what_differs_on_atari_is_a_hyper_parameter_and_lies_on_the_papers_grid(
             assert all(hyper[key] in grid[key] for key in set(hyper) & set(grid))
             assert hyper["bias_epsilon"] == epsilon
             assert atari_hyper(name, pixel_scale, "paper") == {**hyper, "bias_epsilon": 1e-8}  # under the root there
+            rate = {} if pixel_scale == 1.0 else {"bias_factor": 0.03}
+            assert atari_hyper(name, pixel_scale, "corrected") == {**hyper, "bias_epsilon": 1e-8, **rate}
+    for name in ("lmcdqn", "dqn"):  # have no adaptive bias
+        assert atari_hyper(name, 1 / 255, "corrected") == atari_hyper(name, 1 / 255)
 
 
 def test_wrong_options_are_refused_in_one_sentence():

@@ -121,15 +121,17 @@ def test_a_run_stopped_by_control_c_goes_on_where_it_stopped(stopped_and_continu
 
 
 def test_only_options_that_were_asked_for_differ_from_those_of_such_an_environment(monkeypatch):
-    def prepare(agent, env, seeds, hyper, options, *, protocol):
-        raise ValueError(f"told {options}")
+    def prepare(agent, env, seeds, hyper, options, env_settings, *, protocol):
+        raise ValueError(f"told {options} {env_settings}")
 
     monkeypatch.setattr("feelgood.api.prepare", prepare)
-    with pytest.raises(ValueError, match=r"told {'form': 'released', 'critic': 'mean'}"):
+    with pytest.raises(ValueError, match=r"told {'form': 'released', 'critic': 'mean'} {}"):
         train.run(train.TrainOptions("CartPole-v1"))
     asked = train.TrainOptions("CartPole-v1", form="corrected", critic="quantile", double=True, prioritized=True)
-    with pytest.raises(ValueError, match=r"'corrected', 'critic': 'quantile', 'double': True, 'prioritized': True}"):
+    with pytest.raises(ValueError, match=r"'corrected', 'critic': 'quantile', 'double': True, 'prioritized': True} {}"):
         train.run(asked)
+    with pytest.raises(ValueError, match=r"{'sticky': 0.25, 'life_loss': False}"):
+        train.run(train.TrainOptions("atari:pong", env_settings=("sticky=0.25", "life_loss=false")))
 
 
 def test_a_run_leaves_a_policy_that_has_learnt_a_figure_and_a_manifest(stopped_and_continued):
@@ -210,6 +212,8 @@ def test_another_run_does_not_go_into_the_same_folder(stopped_and_continued, cap
         ),
         (["--env", "CartPole-v1", "--protocol", "num_envs=3"], "num_envs has an option of its own: --num-envs"),
         (["--env", "CartPole-v1", "--protocol", "steps=3"], "setting of the protocol must be one of"),
+        (["--env", "atari:pong", "--env-settings", "stiky=0.25"], "did you mean 'sticky'?"),
+        (["--env", "CartPole-v1", "--env-settings", "sticky"], "env_settings must be of the form name=value"),
         (["--env", "CartPole-v1", "--num-seeds", "0"], "num_seeds must be a whole number of at least 1, got 0"),
         (["--env", "CartPole-v1", "--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
         (["--agent", "dqn"], "--env"),

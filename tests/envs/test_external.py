@@ -134,6 +134,7 @@ class Endless(Continuous):
         (lambda: atari("venturre"), "game must be one of .* did you mean 'venture'"),
         (lambda: atari("venture", sticky=1.5), r"sticky must be in \[0, 1\), got 1.5"),
         (lambda: atari("venture", pixel_scale=0.0), "pixel_scale must be positive"),
+        (lambda: atari("venture", num_threads=-1), "num_threads must be a whole number of at least 0, got -1"),
         (
             lambda: vector_task(lambda n, t: SyncVectorEnv([Endless] * n, autoreset_mode=AutoresetMode.SAME_STEP)),
             "must be made with autoreset_mode=AutoresetMode.NEXT_STEP",

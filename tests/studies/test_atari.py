@@ -111,6 +111,10 @@ def test_the_papers_protocol_is_written_out_in_full():
     assert AtariStudy("dopamine").emulator == {"sticky": 0.25, "life_loss": False, "pixel_scale": 1 / 255}
     assert AtariStudy("scaled").emulator == {**study.emulator, "pixel_scale": 1 / 255}
     assert AtariStudy("dopamine").protocol == AtariStudy("scaled").protocol == study.protocol
+    sparse = AtariStudy("sparse")
+    assert sparse.emulator == {**study.emulator, "pixel_scale": 1 / 16}
+    assert sparse.protocol == {**study.protocol, "draw_steps": 500}
+    assert (sparse.form, sparse.init) == ("corrected", "unbiased")
     assert len(atari.runs_of(study)) == 8 * 9 * 5
 
 
@@ -123,7 +127,7 @@ def test_what_is_given_replaces_the_preset_and_the_rest_stays():
     assert {name: getattr(study, name) for name in rest} == rest
 
 
-@pytest.mark.parametrize("preset", ["quick", "paper", "scaled", "dopamine", "eta", "gamma"])
+@pytest.mark.parametrize("preset", ["quick", "paper", "scaled", "sparse", "dopamine", "eta", "gamma"])
 def test_options_come_back_from_a_manifest_as_they_were(tmp_path, preset):
     study = AtariStudy(preset, hyper=("step_size=0.5",), reference=(Path("a.csv"), Path("b.csv")), checkpoints=False)
     with store.recorded(tmp_path, "atari", study):
@@ -174,9 +178,14 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_what_was_asked_for(
     assert (options.init, scaled.options.init) == ("torch", "unbiased")
     assert (scaled.protocol.num_envs, scaled.protocol.num_groups) == (300, 3)
     for form in ("paper", "corrected"):
-        other = atari_runs.settings(dataclasses.replace(run, form=form))
+        (run, *_) = atari.runs_of(AtariStudy("scaled", agents=("fg_ulmcdqn",), form=form))
+        other = atari_runs.settings(run)
         assert other.options.form == form
-        assert other.hyper == atari_hyper("fg_ulmcdqn", 1 / 255, form) == {**scaled.hyper, "bias_epsilon": 1e-8}
+        assert other.hyper == atari_hyper("fg_ulmcdqn", 1 / 255, form)
+    (run, *_) = atari.runs_of(AtariStudy("sparse", agents=("fg_ulmcdqn",)))
+    sparse = atari_runs.settings(run)
+    assert sparse.hyper == {**scaled.hyper, "bias_epsilon": 1e-8, "bias_factor": 0.03}
+    assert sparse.options == dataclasses.replace(scaled.options, form="corrected")
     assert options.double
     assert protocol.n_step == 3
     assert not options.prioritized

@@ -48,6 +48,7 @@ _EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.01, "epsilon_fraction": 0
 # and where these used RMSProp as Hessel et al. (2018) replaced it; ε falls over the first million of 50 million frames.
 _ADAM_ATARI = {"step_size": 6.25e-5, "adam_epsilon": 1.5e-4}
 _BIAS_ATARI = {"bias_factor": 0.1, "bias_epsilon": 1.5e-4}
+_CORRECTED_ATARI = {"bias_factor": 0.03, "bias_epsilon": 1e-8}
 _OVERDAMPED_ATARI = {"step_size": 1e-3, "inverse_temperature": 1e16}
 _UNDERDAMPED_ATARI = {"step_size": 1e-2, "inverse_temperature": 1e8, "friction": 10.0, **_BIAS_ATARI}
 _FEEL_GOOD_ATARI = {"feel_good_weight": 1e-4}
@@ -151,12 +152,14 @@ def atari_hyper(name: str, pixel_scale: float, form: str = "released") -> dict[s
 
     Raw pixels have settings of their own: the loss is some ten thousand times steeper on them. So have two forms of the
     adaptive samplers (see `Options`), both with λ = 1e-8: in the paper's it is under the root, where it counts as 1e-4
-    does beside it; in the corrected one fewer features die of it.
+    does beside it; in the corrected one, at a third of the rate, features live with it.
     """
-    recipe = ZOO[name]
-    hyper = {**recipe.hyper, **recipe.atari, **(recipe.raw if pixel_scale > 0.1 else {})}
+    recipe, is_raw = ZOO[name], pixel_scale > 0.1
+    hyper = {**recipe.hyper, **recipe.atari, **(recipe.raw if is_raw else {})}
     if form != "released" and "bias_epsilon" in hyper:
         hyper["bias_epsilon"] = recipe.hyper["bias_epsilon"]
+        if form == "corrected" and not is_raw:
+            hyper |= _CORRECTED_ATARI
     return hyper
 
 

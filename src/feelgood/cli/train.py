@@ -16,7 +16,7 @@ from feelgood.choices import Critic, Form
 from feelgood.cli import COMMANDS
 from feelgood.cli.parsing import parse_options
 from feelgood.cli.work import interruptible, set_up_jax
-from feelgood.pairs import read_numbers
+from feelgood.pairs import read_numbers, read_values
 
 __all__ = ["TrainOptions", "execute", "train"]
 
@@ -36,6 +36,8 @@ class TrainOptions:
 
     env: str
     """A Gymnasium name such as CartPole-v1, or an Atari game as in atari:venture."""
+    env_settings: tuple[str, ...] = ()
+    """Settings of it, as in pixel_scale=0.0625 life_loss=false for an Atari game, or map_name=8x8."""
     agent: str = "fg_ulmcdqn"
     """A member of the zoo; `feelgood list agents` names them."""
     num_steps: int = 0
@@ -75,6 +77,7 @@ class TrainOptions:
         for width in self.hidden:
             check_count("hidden", width)
         self.hyper_parameters()
+        self.environment()
         self.settings()
         for wanted, package, extra in (
             (self.tensorboard, "tensorboardX", "tensorboard"),
@@ -87,17 +90,19 @@ class TrainOptions:
         """`hyper` as numbers by name."""
         return _numbers("hyper", self.hyper)
 
+    def environment(self) -> dict[str, bool | int | float | str]:
+        """`env_settings` by name."""
+        return read_values("env_settings", self.env_settings)
+
     def settings(self) -> dict[str, int | float]:
         """What was said of the protocol; whole numbers as such."""
-        said = {name: int(value) if value == int(value) else value for name, value in self._said().items()}
-        return {**said, **{name: getattr(self, name) for name in ("num_steps", "num_envs") if getattr(self, name)}}
-
-    def _said(self) -> dict[str, float]:
-        said = _numbers("protocol", self.protocol)
-        for name in ("num_steps", "num_envs"):
+        numbers = _numbers("protocol", self.protocol)
+        said = {name: int(value) if value == int(value) else value for name, value in numbers.items()}
+        own = {name: getattr(self, name) for name in ("num_steps", "num_envs")}
+        for name in own:
             if name in said:
                 raise ValueError(f"{name} has an option of its own: --{name.replace('_', '-')}")
-        return said
+        return {**said, **{name: value for name, value in own.items() if value}}
 
 
 def _numbers(field: str, words: Sequence[str]) -> dict[str, float]:
@@ -147,6 +152,7 @@ def run(options: TrainOptions) -> list[Path]:
         seeds,
         options.hyper_parameters(),
         chosen,
+        options.environment(),
         protocol=options.settings(),
     )
     command = store.as_command("train", options).replace("feelgood run train", "feelgood train", 1)

@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from jax.typing import ArrayLike
 
-from feelgood.checks import check_choice, check_count, check_fraction, check_positive
+from feelgood.checks import check_choice, check_count, check_fraction, check_kind, check_positive
 from feelgood.envs.base import Environment
 from feelgood.envs.gym import GymEnv
 from feelgood.typing import Array
@@ -112,6 +112,10 @@ def atari(
         raise ValueError(f"the ROM of game {game!r} is missing; install ale-py anew")
     check_fraction("sticky", sticky)
     check_positive("pixel_scale", pixel_scale)
+    check_count("num_threads", num_threads, minimum=0)
+    flags = {"life_loss": life_loss, "clip_rewards": clip_rewards, "full_action_space": full_action_space}
+    for name, flag in flags.items():
+        check_kind(name, flag, bool, "True or False")
 
     def make(num_envs: int, training: bool) -> VectorEnv:
         return _in_background(

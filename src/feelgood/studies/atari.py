@@ -16,9 +16,10 @@ What `paper` stands for, and where it is not what the paper did:
 - Hyper-parameters are one point for all games (`feelgood.agents.ZOO`), not the best of a sweep for each.
 
 `scaled` is the same on pixels divided by 255, with the hyper-parameters that go with them and networks that start
-without biases: what to use, and what was run at length. `dopamine` is that with sticky actions of probability 0.25 and
-episodes that end with the game and not with a life. `eta` and `gamma` are the paper's Figure 3 on Alien, on pixels
-divided by 255. `quick` shows that all works, and nothing else.
+without biases: what to use, and what was run at length. `sparse` is for games whose rewards are rare, as Venture's are:
+the corrected form of the samplers on pixels divided by 16, with draws that act for 500 steps. `dopamine` is `scaled`
+with sticky actions of probability 0.25 and episodes that end with the game and not with a life. `eta` and `gamma` are
+the paper's Figure 3 on Alien, on pixels divided by 255. `quick` shows that all works, and nothing else.
 
 A run is a game, an agent, a seed and a point of hyper-parameters; each is kept in a file of its own. While it goes, a
 folder beside that file holds its replay and its last checkpoint.
@@ -44,6 +45,7 @@ __all__ = [
     "GAMES",
     "PAPER",
     "SCALED",
+    "SPARSE",
     "AtariStudy",
     "run",
     "runs_of",
@@ -91,6 +93,7 @@ PAPER: dict[str, Any] = {
     "num_stagger_turns": 500,
     "priority_exponent": 0.6,
     "importance_exponent": 0.4,
+    "form": "released",
     "init": "torch",
 }
 """The paper's protocol in parallel environments; the module says what differs."""
@@ -98,12 +101,16 @@ PAPER: dict[str, Any] = {
 SCALED: dict[str, Any] = {**PAPER, "pixel_scale": 1 / 255, "init": "unbiased"}
 """The same on pixels in [0, 1], where biases would decide what fresh networks do."""
 
+SPARSE: dict[str, Any] = {**SCALED, "pixel_scale": 1 / 16, "form": "corrected", "draw_steps": 500}
+"""For rewards too rare for the λ that goes with pixels in [0, 1]: features live without it on larger ones."""
+
 DOPAMINE: dict[str, Any] = {**SCALED, "sticky": 0.25, "episode": "game"}
 """The same learning on the emulator as Dopamine sets it, after Machado et al. (2018)."""
 
 _PRESETS: dict[str, dict[str, Any]] = {
     "paper": PAPER,
     "scaled": SCALED,
+    "sparse": SPARSE,
     "dopamine": DOPAMINE,
     # The paper's sweep.
     "eta": {
@@ -139,11 +146,12 @@ SMOKE_FRAMES = 1_000_000
 class AtariStudy(EngineOptions):
     """Hard exploration on Atari: learning curves and scores beside the paper's. Needs the extra atari."""
 
-    preset: Literal["quick", "paper", "scaled", "dopamine", "eta", "gamma"] = "quick"
+    preset: Literal["quick", "paper", "scaled", "sparse", "dopamine", "eta", "gamma"] = "quick"
     """quick: one game for 20,000 frames, minutes on two cores; a smoke test, not a result. paper: the paper's protocol
     in 300 parallel environments; for a GPU. scaled: the same on pixels divided by 255, with what suits them; the one to
-    use. dopamine: that with sticky actions, and games instead of lives as episodes. eta, gamma: on Alien, FG-ULMCDQN
-    against the feel-good weight and ULMCDQN against the friction."""
+    use. sparse: the one to use where rewards are rare, as in Venture. dopamine: scaled with sticky actions, and games
+    instead of lives as episodes. eta, gamma: on Alien, FG-ULMCDQN against the feel-good weight and ULMCDQN against the
+    friction."""
     games: tuple[str, ...] = ()
     """Games, in ALE's spelling; empty for the preset's."""
     agents: tuple[str, ...] = ()
@@ -203,7 +211,7 @@ class AtariStudy(EngineOptions):
     """α of agents with priorities; below 0 for the preset's."""
     importance_exponent: float = -1.0
     """β of agents with priorities at the start, 1 at the end; below 0 for the preset's."""
-    form: Form = "released"
+    form: Literal["preset", Form] = "preset"
     """Form of the adaptive samplers, see `feelgood.agents.Options`."""
     init: Literal["preset", Init] = "preset"
     """Weights that networks start with: PyTorch's; these without biases, so that draws from the prior look; or He's."""
@@ -340,7 +348,7 @@ def runs_of(study: AtariStudy) -> list[Run]:
             point,
             study.protocol,
             study.emulator,
-            study.form,
+            cast(Form, study.form),
             cast(Init, study.init),
             study.prioritized,
         )

@@ -6,6 +6,7 @@ its name in the zoo, its hyper-parameters and options, the task, and the version
 
 import dataclasses
 import hashlib
+import inspect
 import io
 import json
 import os
@@ -65,6 +66,10 @@ def make_task(origin: Origin) -> Task:
     """
     makers: dict[str, Callable[..., Task]] = {"gym": gym_task, "atari": atari}
     check_choice("kind of task", origin.kind, makers)
+    if origin.kind == "atari":
+        _, *allowed = inspect.signature(atari).parameters
+        for name in origin.settings:
+            check_choice(f"env_settings of {origin.name}", name, allowed)
     try:
         return makers[origin.kind](origin.name, **origin.settings)
     except TypeError as error:

@@ -13,21 +13,22 @@ from feelgood.results.atari import beside, draw_curves, read_reference
 
 FOLDER = Path(__file__).parent
 SAMPLER = ["form", "bias_factor", "bias_epsilon", "inverse_temperature", "feel_good_weight"]
-SETTING = ["game", "agent", *SAMPLER, "init", "pixel_scale", "draw_steps", "seed", "run"]
-# Of each setting the longest run is drawn; the first is today's default.
-SHARED = {"agent": "fg_ulmcdqn", "form": "released", "bias_epsilon": 1.5e-4, "draw_steps": 50}
+SETTING = ["game", "agent", *SAMPLER, "init", "pixel_scale", "draw_steps", "prioritized", "seed", "run"]
+# Of each setting the longest run is drawn.
+AGENT = "fg_ulmcdqn"
+SCALED = {"form": "released", "bias_epsilon": 1.5e-4, "draw_steps": 50}
+NOISY = {"inverse_temperature": 1e8, "init": "unbiased", "prioritized": False}
 DRAWN = {
-    "fg_ulmcdqn": {"inverse_temperature": 1e8, "init": "unbiased", "feel_good_weight": 1e-4},
-    "η = 1e-3": {"inverse_temperature": 1e8, "init": "unbiased", "feel_good_weight": 1e-3},
-    "η = 1e-5": {"inverse_temperature": 1e8, "init": "unbiased", "feel_good_weight": 1e-5},
-    "η = 1e-3, no noise": {"inverse_temperature": 1e16, "init": "torch", "feel_good_weight": 1e-3},
+    "sparse": {**NOISY, "form": "corrected", "bias_factor": 0.03, "pixel_scale": 0.0625, "feel_good_weight": 1e-4},
+    "scaled": {**NOISY, **SCALED, "feel_good_weight": 1e-4},
+    "scaled, η = 1e-3, no noise": {**SCALED, "inverse_temperature": 1e16, "init": "torch", "feel_good_weight": 1e-3},
 }
 
 
 def drawn(curves):
     """What goes into the figure, `agent` telling the settings apart."""
     for label, setting in DRAWN.items():
-        setting = pd.Series({**SHARED, **setting})
+        setting = pd.Series({"agent": AGENT, **setting})
         same = curves[(curves[setting.index] == setting).all(axis=1)]
         for _, runs in same.groupby("game"):
             one = runs[["seed", "run"]].apply(tuple, axis=1)
@@ -49,7 +50,7 @@ def main():
     ours = pd.concat(drawn(curves)).sort_values("game", kind="stable")
     # Others' curves as far as ours go, once in each panel: with the first setting there.
     reach, first = 1.05 * ours.groupby("game")["frame"].max(), ours.groupby("game")["agent"].first()
-    published = published[(published["agent"] == SHARED["agent"]) & published["game"].isin(reach.index)]
+    published = published[(published["agent"] == AGENT) & published["game"].isin(reach.index)]
     published = published[published["frame"] <= published["game"].map(reach)]
     style.save(draw_curves(ours, published.assign(agent=published["game"].map(first))), FOLDER / "curves")
 

@@ -109,7 +109,7 @@ def adaptive_bias(
       second_decay: α₂ in [0, 1). The paper uses 0.99, its released code 0.999.
       epsilon: λ ≥ 0. Gradients well above it, or above √λ where it is under the root, move parameters by a, however
         large they are; those well below in proportion. Where that is never, parameters drift at full speed also where
-        there is nothing to learn, and convolutional features can die of it (docs/atari.md).
+        there is nothing to learn, and convolutional features can die of it (docs/atari-settings.md).
       epsilon_in_root: True for √(v + λ) as in the paper, False for √v + λ as in its released code. Both have
         λ = 1e-8, which stands for gradients of 1e-4 in the one and of 1e-8 in the other.
       corrected: whether m and v are divided by 1 − α₁ᵗ and 1 − α₂ᵗ after t updates, as in Adam. In the paper and its

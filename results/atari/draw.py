@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from feelgood.results import style
-from feelgood.results.atari import beside, draw_curves, read_reference
+from feelgood.results.atari import beside, read_reference
+from feelgood.results.atari_figures import draw_curves
 
 FOLDER = Path(__file__).parent
 SAMPLER = ["form", "bias_factor", "bias_epsilon", "inverse_temperature", "feel_good_weight"]

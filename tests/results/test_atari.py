@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from feelgood.results import atari, style
+from feelgood.results import atari, atari_figures, style
 from feelgood.results.atari import HUMAN, PAPER_SCORES, RANDOM, human_normalised
 from feelgood.results.progress import Bar, Moment
 
@@ -232,7 +232,7 @@ def test_curves_show_medians_of_ours_and_of_those_published_on_the_same_game_by_
         [curve("alien", "iqn", seed, [0, seed, 5, 40 + seed]) for seed in range(3)]
         + [curve("alien", "dqn", 0, [1, 1, 1]), curve("qbert", "iqn", 0, [2, 2, 2])]
     )
-    figure = atari.draw_curves(ours, theirs)
+    figure = atari_figures.draw_curves(ours, theirs)
     alien, hero = figure.axes
     assert [panel.get_title() for panel in figure.axes] == ["alien, 3 seeds", "hero, 3 seeds"]
     assert alien.get_xlabel() == "million frames"
@@ -254,7 +254,7 @@ def test_curves_show_medians_of_ours_and_of_those_published_on_the_same_game_by_
 
 
 def test_a_single_seed_is_a_line_without_a_band_and_ends_where_it_diverged():
-    figure = atari.draw_curves(
+    figure = atari_figures.draw_curves(
         pd.concat([curve("alien", "c51", 0, [0, 3, np.nan]), curve("hero", "c51", 0, [0, 1, 2])])
     )
     alien, hero = figure.axes
@@ -270,7 +270,7 @@ def test_every_agent_has_a_colour_of_its_own():
 
 
 def test_the_sensitivity_figure_has_means_and_the_score_of_each_value():
-    figure = atari.draw_sensitivity(varied())
+    figure = atari_figures.draw_sensitivity(varied())
     left, right = figure.axes
     assert [line.get_label() for line in left.get_lines()] == ["0.1", "1"]
     assert [line.get_ydata().tolist() for line in left.get_lines()] == [[0, 20, 30], [0, 2, 3]]

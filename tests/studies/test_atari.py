@@ -20,7 +20,8 @@ from feelgood.envs.external import ATARI_GAMES
 from feelgood.results import charts, store
 from feelgood.results.atari import PAPER_SCORES
 from feelgood.studies import atari, atari_runs
-from feelgood.studies.atari import AGENTS, GAMES, AtariStudy
+from feelgood.studies.atari import AtariStudy
+from feelgood.studies.atari_presets import AGENTS, DOPAMINE, GAMES
 from feelgood.training import Interrupted
 from feelgood.training.host import Point
 from feelgood.training.machinery import HostProtocol
@@ -122,7 +123,7 @@ def test_what_is_given_replaces_the_preset_and_the_rest_stays():
     given = {"games": ("pong",), "num_envs": 60, "pixel_scale": 0.5, "sticky": 0.0, "episode": "life", "discount": 0.9}
     given |= {"priority_exponent": 0.0}
     study = AtariStudy("dopamine", **given)
-    rest = {name: value for name, value in atari.DOPAMINE.items() if name not in given}
+    rest = {name: value for name, value in DOPAMINE.items() if name not in given}
     assert {name: getattr(study, name) for name in given} == given
     assert {name: getattr(study, name) for name in rest} == rest
 

@@ -42,10 +42,11 @@ _ADAM = {"adam_epsilon": 1e-8}
 _BIAS = {"bias_factor": 1.0, "bias_epsilon": 1e-8}
 _EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.01, "epsilon_fraction": 0.1}
 
-# On Atari, see docs/atari-settings.md. The Langevin agents: from the paper's table of swept values, but for two. λ of the bias
-# is that of DQN's Adam: with the released code's 1e-8 the features die where rewards are rare. β of the underdamped is
-# from the released configurations: with the table's there is next to no noise. The others: Adam as in their papers,
-# and where these used RMSProp as Hessel et al. (2018) replaced it; ε falls over the first million of 50 million frames.
+# On Atari, see docs/atari-settings.md. The Langevin agents: from the paper's table of swept values, but for two. λ of
+# the bias is that of DQN's Adam: with the released code's 1e-8 features die where rewards are rare, unless the form is
+# corrected and the rate a third. β of the underdamped is from the released configurations: with the table's there is
+# next to no noise. The others: Adam as in their papers, and where these used RMSProp as Hessel et al. (2018) replaced
+# it; ε falls over the first million of 50 million frames.
 _ADAM_ATARI = {"step_size": 6.25e-5, "adam_epsilon": 1.5e-4}
 _BIAS_ATARI = {"bias_factor": 0.1, "bias_epsilon": 1.5e-4}
 _CORRECTED_ATARI = {"bias_factor": 0.03, "bias_epsilon": 1e-8}

@@ -11,7 +11,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from feelgood.results import atari, nchain, regret
+from feelgood.results import atari_figures, nchain, regret
 from feelgood.results.charts import MAKERS, Chart, Panel, Series, make_chart
 from feelgood.results.style import STYLE
 
@@ -31,7 +31,7 @@ class Drawing(NamedTuple):
 _OWN = (
     Drawing("curves", frozenset({"length", "agent", "seed", "step", "return"}), nchain.draw_curves),
     Drawing("curves", frozenset({"mdp", "algorithm", "constants", "seed", "episode", "regret"}), regret.DRAW["curves"]),
-    Drawing("curves", frozenset({"game", "agent", "seed", "frame", "return"}), atari.draw_curves),
+    Drawing("curves", frozenset({"game", "agent", "seed", "frame", "return"}), atari_figures.draw_curves),
     Drawing("lengths", frozenset(), nchain.draw_lengths),
     Drawing("sensitivity", frozenset(), nchain.draw_sensitivity),
     Drawing("frontier", frozenset({"held"}), nchain.draw_frontier),

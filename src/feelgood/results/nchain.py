@@ -12,6 +12,7 @@ from scipy import stats
 from feelgood.results.style import AGENT_COLOURS, STYLE
 
 __all__ = [
+    "SYMBOLS",
     "as_markdown",
     "draw_curves",
     "draw_frontier",
@@ -158,7 +159,8 @@ def draw_lengths(summary: pd.DataFrame) -> Figure:
         return figure
 
 
-_SYMBOLS = {"feel_good_weight": "feel-good weight η", "friction": "friction γ"}
+SYMBOLS = {"feel_good_weight": "feel-good weight η", "friction": "friction γ"}
+"""Hyper-parameters that studies vary, for people."""
 
 
 def sensitivity_as_markdown(table: pd.DataFrame) -> str:
@@ -166,7 +168,7 @@ def sensitivity_as_markdown(table: pd.DataFrame) -> str:
     lines = []
     for parameter, group in table.groupby("parameter", sort=False):
         values = group["value"].unique()
-        lines += ["| " + " | ".join([_SYMBOLS[str(parameter)], *(f"{v:g}" for v in values)]) + " |"]
+        lines += ["| " + " | ".join([SYMBOLS[str(parameter)], *(f"{v:g}" for v in values)]) + " |"]
         lines += ["|---" * (len(values) + 1) + "|"]
         for agent, rows in group.groupby("agent", sort=False):
             cells = [f"{row.score:.2f} ± {row.score_ci:.2f}" for row in rows.itertuples()]
@@ -199,7 +201,7 @@ def draw_sensitivity(table: pd.DataFrame) -> Figure:
             else:
                 panel.set_xscale("log")
             panel.xaxis.set_minor_locator(NullLocator())
-            panel.set_xlabel(_SYMBOLS[parameter])
+            panel.set_xlabel(SYMBOLS[parameter])
             panel.set_ylim(-0.3, 10.5)
         panels[0].set_ylabel("mean of the last 10 evaluations")
         panels[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -299,6 +299,7 @@ def test_every_public_module_is_in_the_reference():
         "results.statistics",
         "samplers.diagnostics",
         "training.policy",
+        "training.policy_files",
         "envs.diagnostic",
     ]
     rooms += [f"linear.{path.stem}" for path in (ROOT / "src/feelgood/linear").glob("*.py") if _is_room(path)]
@@ -390,6 +391,6 @@ def test_the_reference_of_the_site_has_every_public_name(site):
             if not {f"{room.__name__}.{name}", f"{home}.{name}"} & known:
                 missing.append(f"{room.__name__}.{name}")
     assert not missing
-    assert {"feelgood.training.policy.Policy", "feelgood.training.policy.load_policy"} <= known
+    assert {"feelgood.training.policy.Policy", "feelgood.training.policy_files.load_policy"} <= known
     face = {name for name in feelgood.__all__ if not isinstance(getattr(feelgood, name), types.ModuleType)}
     assert face <= {name.rpartition(".")[2] for name in known}

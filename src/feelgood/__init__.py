@@ -7,7 +7,8 @@ if TYPE_CHECKING:
     from feelgood import noise, samplers
     from feelgood.api import Result, train
     from feelgood.results.store import load_results
-    from feelgood.training.policy import Policy, load_policy, save_policy
+    from feelgood.training.policy import Policy
+    from feelgood.training.policy_files import load_policy, save_policy
 
 __all__ = ["Policy", "Result", "load_policy", "load_results", "noise", "samplers", "save_policy", "train"]
 __version__ = "0.1.0"
@@ -16,9 +17,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "Policy": "feelgood.training.policy",
     "Result": "feelgood.api",
-    "load_policy": "feelgood.training.policy",
+    "load_policy": "feelgood.training.policy_files",
     "load_results": "feelgood.results.store",
-    "save_policy": "feelgood.training.policy",
+    "save_policy": "feelgood.training.policy_files",
     "train": "feelgood.api",
 }
 

@@ -16,7 +16,8 @@ from PIL import Image
 from feelgood.agents import ZOO, Options, Spaces
 from feelgood.envs.external import gym_task, vector_task
 from feelgood.training.evaluation import policy_of
-from feelgood.training.policy import Origin, Policy, find_policy, load_policy, make_task, save_policy, zoo_agent
+from feelgood.training.policy import Origin, Policy, make_task, zoo_agent
+from feelgood.training.policy_files import find_policy, load_policy, save_policy
 
 LENGTH = 6
 

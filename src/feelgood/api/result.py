@@ -7,7 +7,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from feelgood.results import charts, figures, store, style
-from feelgood.training.policy import Policy, save_policy
+from feelgood.training.policy import Policy
+from feelgood.training.policy_files import save_policy
 
 __all__ = ["Result"]
 

@@ -28,7 +28,7 @@ def evaluate(arguments: Sequence[str]) -> None:
     set_up_jax()
 
     from feelgood.results.nchain import interval
-    from feelgood.training.policy import load_policy
+    from feelgood.training.policy_files import load_policy
 
     policy = load_policy(chosen.folder)
     returns = policy.evaluate(chosen.num_episodes, chosen.seed).tolist()

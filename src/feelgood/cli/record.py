@@ -25,7 +25,7 @@ def record(arguments: Sequence[str]) -> None:
     chosen = record_parser().parse_args(arguments)
     set_up_jax()
 
-    from feelgood.training.policy import load_policy
+    from feelgood.training.policy_files import load_policy
 
     return_ = load_policy(chosen.folder).record(chosen.output, chosen.seed, max_steps=chosen.max_steps)
     print(f"wrote {chosen.output}: an episode with return {return_:g}")

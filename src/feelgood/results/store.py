@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib import metadata
@@ -28,6 +28,7 @@ from typing import Any
 import pandas as pd
 
 from feelgood.checks import check_choice
+from feelgood.files import atomically
 from feelgood.results import readme
 
 __all__ = [
@@ -49,21 +50,9 @@ __all__ = [
 ]
 
 
-def _atomically(path: Path, write: Callable[[Path], Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        write(partial)
-        with open(partial, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 def write_table(path: Path, table: pd.DataFrame) -> None:
     """Writes a table as Parquet."""
-    _atomically(path, lambda partial: table.to_parquet(partial, index=False, compression="zstd"))
+    atomically(path, lambda partial: table.to_parquet(partial, index=False, compression="zstd"))
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -76,7 +65,7 @@ def read_table(path: Path) -> pd.DataFrame:
 
 def write_text(path: Path, text: str) -> None:
     """Writes a text file."""
-    _atomically(path, lambda partial: partial.write_text(text, "utf-8"))
+    atomically(path, lambda partial: partial.write_text(text, "utf-8"))
 
 
 def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:

@@ -1,6 +1,5 @@
 """Checkpoints: the leaves of a tree in one file, written whole or not at all. Loading one never runs code from it."""
 
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from feelgood.files import atomically
 
 __all__ = ["load", "save"]
 
@@ -22,16 +23,12 @@ def save(path: Path, tree: Any, label: str) -> None:
     arrays: dict[str, Any] = {
         f"leaf_{i}": np.asarray(jax.random.key_data(x) if _is_key(x) else x) for i, x in enumerate(leaves)
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as file:
+
+    def write(partial: Path) -> None:
+        with open(partial, "wb") as file:  # given a name, NumPy would add its own ending
             np.savez(file, label=np.asarray(label), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+
+    atomically(path, write)
 
 
 def load(path: Path, like: Any, label: str) -> Any:

@@ -1,21 +1,9 @@
-"""Policies: what a run leaves to be used. One acts, is evaluated and filmed, and is kept in a folder without code.
+"""Policies: what a run leaves to be used. One acts, is evaluated and filmed; `policy_files` keeps it in a folder."""
 
-A folder holds `policy.npz`, the arrays by their names in the agent's state, and `policy.json`, all else: the agent by
-its name in the zoo, its hyper-parameters and options, the task, and the versions that it was made with.
-"""
-
-import dataclasses
-import hashlib
 import inspect
-import io
-import json
-import os
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,18 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal
-from feelgood.checks import check_choice, check_count, check_kind, check_positive
-from feelgood.envs import Environment
-from feelgood.envs.external import Task, atari, functional_task, gym_task, vector_task
-from feelgood.results import store
-from feelgood.training.evaluation import Evaluator, play, policy_of
+from feelgood.checks import check_choice, check_count, check_positive
+from feelgood.envs.external import Task, atari, gym_task
+from feelgood.files import atomically
+from feelgood.training.evaluation import Evaluator, play
 from feelgood.training.machinery import HostProtocol, Machinery, machinery
 from feelgood.typing import Array, Scalar
 
-__all__ = ["Origin", "Policy", "find_policy", "load_policy", "make_task", "save_policy", "zoo_agent"]
+__all__ = ["OWN", "Origin", "Policy", "make_task", "playing_parts", "zoo_agent"]
 
-_FORMAT = 1
-_OWN = "own"
+OWN = "own"
+"""For an agent that is not in the zoo, and for a task that only its maker can make again."""
 # Keys of evaluation are not those of training with the same seed.
 _EVALUATION = 0x65766C
 
@@ -55,7 +42,7 @@ class Origin(NamedTuple):
     settings: Mapping[str, Any] = {}
 
 
-_NOWHERE = Origin(_OWN, "custom")
+_NOWHERE = Origin(OWN, "custom")
 
 
 def make_task(origin: Origin) -> Task:
@@ -104,7 +91,7 @@ class Policy:
     make_agent: Callable[[Spaces, Any], Agent]
     hyper: Mapping[str, Scalar]
     state: AgentState
-    agent: str = _OWN
+    agent: str = OWN
     origin: Origin = _NOWHERE
     options: Options = field(default_factory=Options)
     num_chains: int = 1
@@ -112,7 +99,7 @@ class Policy:
 
     @cached_property
     def _parts(self) -> Machinery:
-        return _machinery(self.task, self.make_agent, self.num_chains, self.hyper, self.schedule)
+        return playing_parts(self.task, self.make_agent, self.num_chains, self.hyper, self.schedule)
 
     def __call__(self, observation: Any, *, seed: int = 0) -> np.ndarray:
         """Chooses actions.
@@ -212,10 +199,8 @@ class Policy:
             raise ValueError(f"env {self.task.name!r} cannot be filmed: {str(error).splitlines()[0]}") from error
         finally:
             env.close()
-        film = io.BytesIO()
-        duration = 1000 / frames_per_second
-        pictures[0].save(film, "GIF", save_all=True, append_images=pictures[1:], duration=duration, loop=0)
-        _write(path, film.getvalue())
+        film = {"save_all": True, "append_images": pictures[1:], "duration": 1000 / frames_per_second, "loop": 0}
+        atomically(path, lambda partial: pictures[0].save(partial, "GIF", **film))
         return float(returns[0])
 
     def _filmed(self) -> tuple[Any, Callable[[np.ndarray], np.ndarray]]:
@@ -242,179 +227,8 @@ class Policy:
         raise ValueError(f"env {name!r} cannot be filmed: it has no render_mode 'rgb_array', nor shows it images")
 
 
-def _machinery(task: Task, make_agent, num_chains: int, hyper, schedule) -> Machinery:
+def playing_parts(task: Task, make_agent, num_chains: int, hyper, schedule) -> Machinery:
     """The compiled parts; nothing is stored, so the replay is as small as may be."""
     fewest = {"num_envs": num_chains, "num_groups": 1, "num_draws": 1, "capacity": (task.stack + 8) * num_chains}
     protocol = HostProtocol(num_chains=num_chains, **fewest)
     return machinery(task, make_agent, protocol, hyper, schedule)
-
-
-# On disk.
-
-
-def _named(state: AgentState) -> dict[str, Any]:
-    """The arrays of a state by their paths in it, such as "sampler/params/layers/0/weight"."""
-    leaves = jax.tree_util.tree_flatten_with_path(state)[0]
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(data)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _versions() -> dict[str, str]:
-    """Of what policies depend on; an emulator of another version may play another game."""
-    found = store.describe_machine()["versions"]
-    for name in ("gymnasium", "ale-py"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
-
-
-def save_policy(folder: str | Path, policy: Policy) -> list[Path]:
-    """Keeps a policy in a folder, as `policy.npz` and `policy.json`; both are returned.
-
-    An agent or a task of your own is not written down; `load_policy` must be given it again.
-    """
-    folder = Path(folder)
-    buffer = io.BytesIO()
-    arrays: dict[str, Any] = {name: np.asarray(leaf) for name, leaf in _named(policy.state).items()}
-    np.savez(buffer, **arrays)
-    data = buffer.getvalue()
-    about = {
-        "format": _FORMAT,
-        "agent": policy.agent,
-        "hyper": {name: float(value) for name, value in policy.hyper.items()},
-        "options": dataclasses.asdict(policy.options),
-        "task": {"kind": policy.origin.kind, "name": policy.origin.name, "settings": dict(policy.origin.settings)},
-        "num_chains": policy.num_chains,
-        "arrays": hashlib.sha256(data).hexdigest(),
-        "versions": _versions(),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    try:
-        text = json.dumps(about, indent=2) + "\n"
-    except TypeError as error:
-        raise ValueError(f"settings of env {policy.origin.name!r} cannot be written down: {error}") from error
-    paths = [folder / "policy.npz", folder / "policy.json"]
-    _write(paths[0], data)
-    _write(paths[1], text.encode())
-    return paths
-
-
-def find_policy(run: str | Path) -> Path:
-    """The folder of the policy of a run: `run` itself, or what lies in it.
-
-    Raises:
-      ValueError: if there is none, or more than one.
-    """
-    run = Path(run)
-    found = [path.parent for path in (run / "policy.json", run / "policy" / "policy.json") if path.exists()]
-    found = found or sorted(path.parent for path in (run / "policy").glob("*/policy.json"))
-    if not found:
-        why = ": no policy.json lies there" if run.is_dir() else ": there is no such folder"
-        if (run / "manifest.json").exists() and not store.read_study(run)["finished"]:
-            why = f" yet: its run is unfinished (feelgood resume {run} goes on with it)"
-        raise ValueError(f"folder {run} holds no policy{why}")
-    if len(found) > 1:
-        raise ValueError(f"folder {run} holds several policies; choose one of {', '.join(map(str, found))}")
-    return found[0]
-
-
-_FIELDS = {
-    "format": int,
-    "agent": str,
-    "hyper": dict,
-    "options": dict,
-    "task": dict,
-    "num_chains": int,
-    "arrays": str,
-}
-
-
-def load_policy(
-    folder: str | Path,
-    *,
-    make_agent: Callable[[Spaces, Any], Agent] | None = None,
-    task: Task | Environment | Callable[[int, bool], Any] | None = None,
-) -> Policy:
-    """Reads a policy that `save_policy` kept. Loading runs no code from the folder.
-
-    Args:
-      folder: of the policy, or of the run that it belongs to.
-      make_agent: for an agent of your own; that of the zoo if not given.
-      task: for an environment of your own, as `feelgood.train` takes it (a `Task`, a functional environment, a function
-        `(num_envs, training) -> VectorEnv`), or to play another one with the same spaces.
-
-    Raises:
-      ValueError: if there is no policy, or its files are damaged, or do not fit the agent or the task.
-    """
-    folder = find_policy(folder)
-    about = store.read_manifest(folder / "policy.json")
-    for name, kind in _FIELDS.items():
-        if not isinstance(about.get(name), kind):
-            raise ValueError(
-                f"policy {folder} cannot be read: policy.json must hold a {kind.__name__} as {name!r}, "
-                f"got {about.get(name)!r}"
-            )
-    if about["format"] != _FORMAT:
-        raise ValueError(f"policy {folder} has format {about['format']}, this version of feelgood reads {_FORMAT}")
-    try:
-        options = Options(**{**about["options"], "hidden": tuple(about["options"]["hidden"])})
-        origin = Origin(*(about["task"][name] for name in Origin._fields))
-        hyper = {name: float(value) for name, value in about["hyper"].items()}
-        check_count("num_chains", about["num_chains"])
-    except (TypeError, KeyError, ValueError) as error:
-        raise ValueError(f"policy {folder} cannot be read: policy.json holds what does not fit ({error})") from error
-    if make_agent is None:
-        if about["agent"] == _OWN:
-            raise ValueError(f"policy {folder} is of an agent of your own; give load_policy its make_agent")
-        make_agent = zoo_agent(about["agent"], options)
-        missing = sorted(ZOO[about["agent"]].hyper.keys() - hyper.keys())
-        if missing:
-            raise ValueError(f"policy {folder} does not fit agent {about['agent']!r}: it lacks {', '.join(missing)}")
-    if task is None:
-        if origin.kind == _OWN:
-            raise ValueError(f"policy {folder} is of a task of your own; give load_policy its task")
-        task = make_task(origin)
-    elif isinstance(task, Environment):
-        task = functional_task(task, origin.name)
-    elif callable(task):
-        task = vector_task(task, origin.name)
-    check_kind("task", task, Task, "a Task, an Environment or a function")
-    parts = _machinery(task, make_agent, about["num_chains"], hyper, anneal)
-    shapes = jax.eval_shape(parts.init, jax.random.key(0), jax.tree.map(jnp.float32, hyper))[0]
-    like = jax.eval_shape(policy_of, shapes)
-    state = _read(folder, about["arrays"], like)
-    return Policy(task, make_agent, hyper, state, about["agent"], origin, options, about["num_chains"])
-
-
-def _read(folder: Path, digest: str, like: AgentState) -> AgentState:
-    """The arrays of a policy, in the structure of `like`."""
-    try:
-        data = (folder / "policy.npz").read_bytes()
-        if hashlib.sha256(data).hexdigest() != digest:
-            raise ValueError("policy.npz is not the file that policy.json speaks of")
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (zipfile.BadZipFile, KeyError, EOFError, OSError, ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"policy {folder} cannot be read: {error}") from error
-    expected = _named(like)
-    if arrays.keys() != expected.keys():
-        differ = ", ".join(sorted(arrays.keys() ^ expected.keys())[:3])
-        raise ValueError(f"policy {folder} does not fit its agent: arrays differ, such as {differ}")
-    for name, leaf in expected.items():
-        if (arrays[name].shape, arrays[name].dtype) != (leaf.shape, leaf.dtype):
-            raise ValueError(
-                f"policy {folder} does not fit its agent or task: {name} is {arrays[name].dtype}{arrays[name].shape}, "
-                f"expected {leaf.dtype}{leaf.shape}"
-            )
-    return jax.tree.unflatten(jax.tree.structure(like), [jnp.asarray(arrays[name]) for name in expected])

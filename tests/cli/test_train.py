@@ -1,12 +1,15 @@
 """`feelgood train`, `evaluate` and `record`: what they write, what they refuse, and how a stopped run goes on."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import re
 import signal
 
 import gymnasium
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -167,9 +170,17 @@ def test_an_evaluation_prints_the_mean_its_interval_and_each_return(stopped_and_
     main(["evaluate", str(folder), "--num-episodes", "1", "--json"])
     printed = json.loads(capsys.readouterr().out)
     assert printed["returns"] == [3.0]
-    assert (printed["mean"], printed["interval"], printed["agent"]) == (3.0, None, "dqn")
+    assert (printed["mean"], printed["interval"], printed["agent"], printed["finite"]) == (3.0, None, "dqn", True)
     assert call("evaluate", str(folder), "--num-episodes", "0") == 2
     assert capsys.readouterr().err == "feelgood: num_episodes must be a whole number of at least 1, got 0\n"
+
+
+def test_a_policy_that_diverged_is_said_to_have(stopped_and_continued, capsys, tmp_path):
+    policy = feelgood.load_policy(stopped_and_continued[0])
+    lost = jax.tree.map(lambda leaf: leaf * jnp.nan if leaf.dtype == jnp.float32 else leaf, policy.state)
+    feelgood.save_policy(tmp_path, dataclasses.replace(policy, state=lost))
+    main(["evaluate", str(tmp_path), "--num-episodes", "1"])
+    assert capsys.readouterr().err == f"the parameters of {tmp_path} are not finite: its training diverged\n"
 
 
 def test_a_record_writes_a_film(stopped_and_continued, capsys, tmp_path):

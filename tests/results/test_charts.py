@@ -82,10 +82,34 @@ def test_the_best_agent_stands_first_among_means_over_all_tasks(tables):
 
 
 @pytest.mark.parametrize("kind", ["aggregate", "efficiency"])
-@pytest.mark.parametrize(("study", "what"), [("regret", "mdps"), ("atari", "games")])
+@pytest.mark.parametrize(("study", "what"), [("regret", "mdp"), ("atari", "game")])
 def test_scores_of_different_units_are_not_averaged(tables, kind, study, what):
-    with pytest.raises(ValueError, match=f"needs scores on one scale, got those of different {what}"):
+    with pytest.raises(ValueError, match=f"needs scores on one scale, and each {what} has its own"):
         make_chart(kind, tables[study])
+
+
+def test_scores_of_one_task_are_averaged_whatever_their_units(tables):
+    curves = tables["atari"]["curves"]
+    one = curves[curves["game"] == curves["game"].iloc[0]]
+    assert make_chart("aggregate", {"curves": one}).panels
+
+
+def test_runs_that_diverged_are_told_of(tables):
+    curves = tables["nchain"]["curves"].copy()
+    assert "diverged" not in make_chart("curves", {"curves": curves}).note
+    of_dqn = (curves["agent"] == "dqn") & (curves["length"] == 25)
+    last = of_dqn & (curves["seed"] == 0) & (curves["step"] == curves["step"].max())
+    runs = curves[curves["agent"] == "dqn"].groupby(["length", "seed"]).ngroups
+    curves.loc[last, "return"] = np.nan
+    for kind, what in (("curves", "count until then"), ("profiles", "are left out"), ("aggregate", "are left out")):
+        assert make_chart(kind, {"curves": curves}).note.endswith(f" Runs that diverged {what}: 1 of {runs} of dqn.")
+
+
+def test_curves_of_mixed_settings_are_not_drawn(tables):
+    curves = tables["atari"]["curves"]
+    for draw in (make_chart, figures.draw_kind):
+        with pytest.raises(ValueError, match="must have one row per run and time, got two of"):
+            draw("curves", {"curves": pd.concat([curves, curves.assign(feel_good_weight=1.0)])})
 
 
 def test_agents_without_all_tasks_are_left_out_of_means_over_all_tasks(tables):

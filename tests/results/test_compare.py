@@ -89,7 +89,7 @@ def test_what_weakens_a_comparison_is_said(tmp_path):
     notes = compare(read_side(x), read_side(y)).notes
     assert notes == [
         f"budgets differ: runs end at step 1,000 in {x} and step 500 in {y}",
-        f"1 of 3 runs of {x} have no finite score and are left out",
+        f"1 of 3 runs of {x} diverged and are left out",
         "with 2 runs a task an interval is narrower than it should be",
     ]
 

@@ -177,11 +177,13 @@ def test_regret_counts_at_the_last_episode_and_constants_are_tasks():
 
 
 def test_runs_without_a_finite_score_are_nan_and_are_left_out():
-    table = curves([[1.0, np.nan, np.inf], [1.0, 4.0, np.nan]])
+    # Before it diverged, the second run had the best evaluations of all.
+    table = curves([[1.0, np.nan, np.inf], [1.0, 80.0, np.nan], [1.0, 4.0, 6.0]])
     scores = final_scores(table)
-    assert np.isnan(scores["score"][0])
-    assert scores["score"][1] == 4
-    assert statistics.scores_of(scores)["a"]["all"].tolist() == [4]
+    assert scores["score"].isna().tolist() == [True, True, False]
+    assert statistics.scores_of(scores)["a"]["all"].tolist() == [5]
+    assert statistics.diverged(table) == "2 of 3 of a"
+    assert statistics.diverged(curves([[1.0, 4.0, 6.0]])) == ""
 
 
 def test_another_column_can_be_the_score():

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,11 +32,13 @@ def evaluate(arguments: Sequence[str]) -> None:
     from feelgood.training.policy_files import load_policy
 
     policy = load_policy(chosen.folder)
+    if not policy.is_finite:
+        print(f"the parameters of {chosen.folder} are not finite: its training diverged", file=sys.stderr)
     returns = policy.evaluate(chosen.num_episodes, chosen.seed).tolist()
     mean, half = interval(returns)
     if chosen.json:
         ends = None if math.isnan(half) else [mean - half, mean + half]
-        about = {"agent": policy.agent, "env": policy.origin.name, "seed": chosen.seed}
+        about = {"agent": policy.agent, "env": policy.origin.name, "seed": chosen.seed, "finite": policy.is_finite}
         print(json.dumps({**about, "mean": mean, "interval": ends, "returns": returns}, indent=2))
         return
     band = "" if math.isnan(half) else f", 95% interval [{mean - half:.1f}, {mean + half:.1f}]"

@@ -119,7 +119,7 @@ def compare(a: Side, b: Side) -> Comparison:
     for side in (a, b):
         lost = int(side.scores["score"].isna().sum())
         if lost:
-            notes.append(f"{lost} of {len(side.scores)} runs of {side.name} have no finite score and are left out")
+            notes.append(f"{lost} of {len(side.scores)} runs of {side.name} diverged and are left out")
     fewest = min(min(row["runs_a"], row["runs_b"]) for row in rows)
     if fewest < 5:
         notes.append(f"with {fewest} run{'s' if fewest > 1 else ''} a task an interval is narrower than it should be")

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from feelgood.results import atari_figures, nchain, regret
 from feelgood.results.charts import MAKERS, Chart, Panel, Series, make_chart
+from feelgood.results.statistics import check_runs
 from feelgood.results.style import STYLE
 
 __all__ = ["draw", "draw_kind", "save_as"]
@@ -47,6 +48,8 @@ def draw_kind(kind: str, tables: Mapping[str, pd.DataFrame]) -> Figure:
     """
     name = MAKERS[kind].table
     table = tables[name]
+    if kind == "curves":
+        check_runs(table)
     for drawing in _OWN:
         if drawing.kind == kind and drawing.columns.issubset(table.columns):
             try:

@@ -25,6 +25,8 @@ __all__ = [
     "Layout",
     "aggregate",
     "bootstrap",
+    "check_runs",
+    "diverged",
     "final_scores",
     "improvement",
     "interquartile_mean",
@@ -109,22 +111,8 @@ def layout(table: pd.DataFrame) -> Layout:
     return Layout(agent, tuple(name for name in _TASKS if name in table.columns), time, score)
 
 
-def final_scores(curves: pd.DataFrame, last: int = 10, score: str | None = None) -> pd.DataFrame:
-    """One row per run, with columns agent, task, seed, score.
-
-    The score is the mean of a run's last evaluations, the one before training apart; of regret, which is a sum over
-    episodes, it is the last value. A run without a finite one has the score NaN.
-
-    Args:
-      curves: a table with a row per run and evaluation, see `layout`.
-      last: how many evaluations count.
-      score: the column to take instead of the one that `layout` finds, such as a normalised return.
-    """
-    check_count("last", last)
-    columns = layout(curves)
-    if score is not None:
-        check_choice("score", score, curves.columns)
-        columns = columns._replace(score=score)
+def _plain(curves: pd.DataFrame, columns: Layout) -> pd.DataFrame:
+    """The columns agent, task, seed, time and score, NaN where that is not finite; one row per run and time."""
     table = pd.DataFrame(
         {
             "agent": curves[columns.agent].astype(str),
@@ -139,6 +127,39 @@ def final_scores(curves: pd.DataFrame, last: int = 10, score: str | None = None)
         run = table.loc[twice.idxmax()]
         where = f"{run['agent']} on {run['task']}, seed {run['seed']}, at {columns.time} {run['time']}"
         raise ValueError(f"a table of curves must have one row per run and time, got two of {where}")
+    return table
+
+
+def check_runs(curves: pd.DataFrame) -> None:
+    """Requires that a run has one row of each time, as it has not where settings are mixed."""
+    _plain(curves, layout(curves))
+
+
+def diverged(curves: pd.DataFrame) -> str:
+    """Of which agents how many runs end with a score that is not finite, in words; nothing where none does."""
+    table = _plain(curves, layout(curves)).sort_values("time", kind="stable")
+    ends = table.groupby(["agent", "task", "seed"], sort=False).tail(1)
+    by_agent = ends.assign(lost=ends["score"].isna()).groupby("agent", sort=False)["lost"].agg(["sum", "count"])
+    return ", ".join(f"{lost} of {runs} of {agent}" for agent, lost, runs in by_agent.itertuples() if lost)
+
+
+def final_scores(curves: pd.DataFrame, last: int = 10, score: str | None = None) -> pd.DataFrame:
+    """One row per run, with columns agent, task, seed, score.
+
+    The score is the mean of a run's last evaluations, the one before training apart; of regret, which is a sum over
+    episodes, it is the last value. Where one of them is not finite, as in a run that diverged, the score is NaN.
+
+    Args:
+      curves: a table with a row per run and evaluation, see `layout`.
+      last: how many evaluations count.
+      score: the column to take instead of the one that `layout` finds, such as a normalised return.
+    """
+    check_count("last", last)
+    columns = layout(curves)
+    if score is not None:
+        check_choice("score", score, curves.columns)
+        columns = columns._replace(score=score)
+    table = _plain(curves, columns)
     # Agents and tasks in the order in which the table names them; lengths rise.
     rising = curves["length"].rank(method="dense") if "length" in columns.tasks else 0
     order = table.assign(rising=rising)[["task", "rising"]].drop_duplicates("task").sort_values("rising", kind="stable")
@@ -150,7 +171,7 @@ def final_scores(curves: pd.DataFrame, last: int = 10, score: str | None = None)
     ends = table.groupby(keys, sort=False)["time"].transform("max")
     table = table[(table["time"] > 0) | (ends == 0)].sort_values("time", kind="stable")
     tail = table.groupby(keys, sort=False).tail(1 if columns.lower_is_better else last)
-    scores = tail.groupby(keys, sort=False, as_index=False)["score"].mean()
+    scores = tail.groupby(keys, sort=False, as_index=False)["score"].mean(skipna=False)
     return scores.sort_values(
         keys, key=lambda values: values.map(places.get(str(values.name), lambda seed: seed)), ignore_index=True
     )

@@ -97,6 +97,12 @@ class Policy:
     num_chains: int = 1
     schedule: Callable[[Any, Scalar], Any] = anneal
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether all its parameters are finite; those of a run that diverged are not."""
+        leaves = [leaf for leaf in jax.tree.leaves(self.state) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+        return all(bool(jnp.isfinite(leaf).all()) for leaf in leaves)
+
     @cached_property
     def _parts(self) -> Machinery:
         return playing_parts(self.task, self.make_agent, self.num_chains, self.hyper, self.schedule)

@@ -18,6 +18,7 @@ from feelgood.results.charts.base import (
 from feelgood.results.statistics import (
     Layout,
     aggregate,
+    diverged,
     final_scores,
     layout,
     performance_profile,
@@ -69,7 +70,14 @@ def learning_curves(curves: pd.DataFrame) -> Chart:
         panels.append(panel)
     seeds = curves["seed"].nunique()
     note = f"Mean over {seeds} seed{'s' if seeds > 1 else ''} with its 95% confidence interval (Student's t)."
+    note += _lost(curves, "count until then")
     return Chart("curves", "Regret" if columns.lower_is_better else "Learning curves", note, "curves", panels)
+
+
+def _lost(curves: pd.DataFrame, what: str = "are left out") -> str:
+    """A sentence on the runs that diverged, if any."""
+    told = diverged(curves)
+    return f" Runs that diverged {what}: {told}." if told else ""
 
 
 def _regret_range(lines: list[Series]) -> tuple[float, None] | None:
@@ -93,6 +101,7 @@ def profiles(curves: pd.DataFrame) -> Chart:
         ]
         panels.append(Panel(str(task), f"{columns.score} τ", "share of runs above τ", lines, y_range=(0, 1.04)))
     note = "Share of runs whose final score is above τ, with a pointwise 95% interval by the stratified bootstrap."
+    note += _lost(curves)
     return Chart("profiles", "Performance profiles", note, "curves", panels)
 
 
@@ -102,15 +111,15 @@ def _of_all_tasks(scores: pd.DataFrame) -> pd.DataFrame:
     return scores[scores["agent"].isin(tasks.index[tasks == scores["task"].nunique()])]
 
 
-def _check_one_scale(columns: Layout) -> None:
-    if not columns.one_scale:
-        raise ValueError(f"a mean over tasks needs scores on one scale, got those of different {columns.tasks[0]}s")
+def _check_one_scale(columns: Layout, curves: pd.DataFrame) -> None:
+    if not columns.one_scale and columns.task_names(curves).nunique() > 1:
+        raise ValueError(f"a mean over tasks needs scores on one scale, and each {columns.tasks[0]} has its own")
 
 
 def aggregates(curves: pd.DataFrame) -> Chart:
     """Interquartile mean and mean over all tasks, for each agent that has them all."""
     columns = layout(curves)
-    _check_one_scale(columns)
+    _check_one_scale(columns, curves)
     scores = _of_all_tasks(final_scores(curves))
     looks = colours(unique(curves[columns.agent]))
     tables = {"interquartile mean": aggregate(scores, "iqm"), "mean": aggregate(scores, "mean")}
@@ -131,13 +140,14 @@ def aggregates(curves: pd.DataFrame) -> Chart:
         ]
         panels.append(Panel(title, columns.score, "", marks, y_names=[label(name) for name in order]))
     note = "Final scores of all runs and tasks together, with 95% intervals by the stratified bootstrap."
+    note += _lost(curves)
     return Chart("aggregate", "Over all tasks", note, "curves", panels)
 
 
 def efficiency(curves: pd.DataFrame) -> Chart:
     """Sample efficiency: the interquartile mean over all tasks as training goes on."""
     columns = layout(curves)
-    _check_one_scale(columns)
+    _check_one_scale(columns, curves)
     looks = colours(unique(curves[columns.agent]))
     shown = set(_of_all_tasks(final_scores(curves))["agent"])
     times = np.sort(curves[columns.time].unique())
@@ -148,5 +158,6 @@ def efficiency(curves: pd.DataFrame) -> Chart:
         for agent, group in table.groupby("agent", sort=False)
     ]
     note = "Interquartile mean over all tasks and seeds, with a pointwise 95% interval by the stratified bootstrap."
+    note += _lost(curves, "count until then")
     panel = Panel("", _TIMES[columns.time], "interquartile mean", lines)
     return Chart("efficiency", "Sample efficiency", note, "curves", [panel])

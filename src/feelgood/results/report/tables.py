@@ -9,7 +9,7 @@ import pandas as pd
 
 from feelgood.results.charts.base import label
 from feelgood.results.nchain import interval
-from feelgood.results.statistics import final_scores, layout, scores_of
+from feelgood.results.statistics import diverged, final_scores, layout, scores_of
 
 __all__ = ["Scores", "best", "breakable", "scores_table", "table_of"]
 
@@ -88,6 +88,8 @@ def scores_table(tables: Mapping[str, pd.DataFrame]) -> Scores | None:
         "Regret at the last episode" if columns.lower_is_better else f"Mean {columns.score} of the last ten evaluations"
     )
     note = f"{what}, over up to {seeds} seeds, ± half the width of the 95% confidence interval (Student's t)."
+    told = diverged(tables["curves"])
+    note += f" Runs that diverged are left out: {told}." if told else ""
     return Scores(_html([columns.agent, *tasks], rows), escape(note))
 
 

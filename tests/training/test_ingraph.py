@@ -252,15 +252,18 @@ def test_a_random_evaluation_is_the_mean_of_several_episodes_and_a_sure_one_play
     coin = lambda key, *_: jax.random.randint(key, (), 0, 2, jnp.int32)
     protocol = Protocol(num_steps=10, evaluation_period=10, capacity=10, num_evaluation_episodes=8)
     returns = {}
-    for is_random in (False, True):
-        one = trainer(two_armed().environment, spy(exploit=coin, is_random=is_random), protocol)
+    arms = two_armed().environment
+    shaky = arms._replace(spec=arms.spec._replace(is_random=True))
+    for case, environment, is_random in (("neither", arms, False), ("agent", arms, True), ("environment", shaky, False)):
+        one = trainer(environment, spy(exploit=coin, is_random=is_random), protocol)
         state = one.init(jax.random.key(0), {})
         evaluate = jax.jit(jax.vmap(lambda key, one=one, state=state: one.evaluate(key, state, {})))
-        returns[is_random] = np.asarray(evaluate(jax.random.split(jax.random.key(1), 2000)))
-    assert set(returns[False]) == {-1.0, 1.0}
+        returns[case] = np.asarray(evaluate(jax.random.split(jax.random.key(1), 2000)))
+    assert set(returns["neither"]) == {-1.0, 1.0}
     # Each episode is ±1 with equal chance, so the mean of eight has variance 1/8, itself known to within 3%.
-    assert abs(returns[True].mean()) < 4 * np.sqrt(1 / 8 / 2000)
-    assert returns[True].var() == pytest.approx(1 / 8, rel=0.15)
+    for random in ("agent", "environment"):
+        assert abs(returns[random].mean()) < 4 * np.sqrt(1 / 8 / 2000)
+        assert returns[random].var() == pytest.approx(1 / 8, rel=0.15)
 
 
 def test_an_evaluation_counts_no_reward_after_the_end_of_its_episode():

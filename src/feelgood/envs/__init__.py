@@ -1,6 +1,6 @@
 """Environments as pure functions inside XLA; `feelgood.envs.gym` hands them out as Gymnasium environments."""
 
-from feelgood.envs.base import Environment, Spec, Step
+from feelgood.envs.base import Environment, Spec, Step, check_environment
 from feelgood.envs.nchain import NChainState, nchain
 
-__all__ = ["Environment", "NChainState", "Spec", "Step", "nchain"]
+__all__ = ["Environment", "NChainState", "Spec", "Step", "check_environment", "nchain"]

@@ -7,11 +7,13 @@ step is the true successor, also at the end of an episode, and the training loop
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from feelgood.typing import Array, PRNGKey
 
-__all__ = ["Environment", "Spec", "Step"]
+__all__ = ["Environment", "Spec", "Step", "check_environment"]
 
 
 class Spec(NamedTuple):
@@ -21,10 +23,12 @@ class Spec(NamedTuple):
       observation_shape: shape of one observation.
       observation_dtype: its NumPy dtype.
       num_actions: actions are the integers 0, …, num_actions − 1.
-      max_episode_steps: no episode lasts longer; None where nothing bounds it.
+      max_episode_steps: what the environment itself keeps to: no episode lasts longer; None where nothing bounds it.
       observation_low: lower bound of every entry of an observation.
       observation_high: upper bound of every entry of an observation.
       fixed_start: whether every episode begins with the same observation, so that it need not be stored.
+      is_random: whether `reset` or `step` draws anything. Where neither does, nor the agent, one episode tells all that
+        an evaluation could.
     """
 
     observation_shape: tuple[int, ...]
@@ -34,6 +38,7 @@ class Spec(NamedTuple):
     observation_low: float = float("-inf")
     observation_high: float = float("inf")
     fixed_start: bool = False
+    is_random: bool = True
 
 
 class Step(NamedTuple):
@@ -72,3 +77,38 @@ class Environment(NamedTuple):
     spec: Spec
     encode: Callable[[Array], Array] = _identity
     decode: Callable[[Array], Array] = _identity
+
+
+def check_environment(environment: Environment) -> None:
+    """Requires that `reset` and `step` give what they should, by their shapes: nothing is run.
+
+    Raises:
+      ValueError: if one does not; the message says which, what it gives and what is allowed.
+    """
+    key, shape = jax.random.key(0), tuple(environment.spec.observation_shape)
+    began = jax.eval_shape(environment.reset, key)
+    if not isinstance(began, tuple) or len(began) != 2 or getattr(began[1], "shape", None) != shape:
+        raise ValueError(
+            f"reset of an environment must return (state, observation) with an observation of shape {shape}, "
+            f"as its spec says, got {_in_words(began)}"
+        )
+    state, _ = began
+    moved = jax.eval_shape(environment.step, key, state, jnp.zeros((), jnp.int32))
+    if not isinstance(moved, tuple) or len(moved) != 2 or not isinstance(moved[1], Step):
+        raise ValueError(f"step of an environment must return (state, Step), got {_in_words(moved)}")
+    after, step = moved
+    for name, wanted in (("observation", shape), ("reward", ()), ("terminated", ()), ("truncated", ())):
+        found = getattr(getattr(step, name), "shape", None)
+        if found != wanted:
+            raise ValueError(f"{name} of an environment's step must have shape {wanted}, got {found}")
+    for name in ("terminated", "truncated"):
+        if getattr(step, name).dtype != jnp.bool_:
+            raise ValueError(f"{name} of an environment's step must be bool, got {getattr(step, name).dtype}")
+    if _in_words(after) != _in_words(state):
+        raise ValueError(
+            f"step of an environment must return a state like that of reset, {_in_words(state)}, got {_in_words(after)}"
+        )
+
+
+def _in_words(tree: Any) -> str:
+    return str(jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", tree)).replace("'", "")

@@ -56,7 +56,9 @@ class DiagnosticState(NamedTuple):
     observation: Array
 
 
-def _diagnostic(observations, num_actions, num_steps, start, move, action_values, *, truncates=False) -> Diagnostic:
+def _diagnostic(
+    observations, num_actions, num_steps, start, move, action_values, *, truncates=False, is_random=False
+) -> Diagnostic:
     """Builds an episode of `num_steps` from `start(key) -> o` and `move(time, o, action) -> (successor, reward)`."""
     table = jnp.asarray(observations, jnp.float32)
 
@@ -73,7 +75,7 @@ def _diagnostic(observations, num_actions, num_steps, start, move, action_values
         return DiagnosticState(state.time + 1, observation), step
 
     low, high = float(table.min()), float(table.max())
-    spec = Spec(table.shape[1:], np.dtype(np.float32), num_actions, num_steps, low, high)
+    spec = Spec(table.shape[1:], np.dtype(np.float32), num_actions, num_steps, low, high, is_random=is_random)
 
     def values(discount: Scalar) -> Array:
         return jnp.asarray(action_values(discount), jnp.float32)
@@ -113,6 +115,7 @@ def observation_reward() -> Diagnostic:
         lambda key: jax.random.rademacher(key, (1,)),
         lambda t, o, a: (o, o[0] * a),
         lambda discount: [[0.0, -1.0], [0.0, 1.0]],
+        is_random=True,
     )
 
 

@@ -16,7 +16,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from jax.typing import ArrayLike
 
 from feelgood.checks import check_choice, check_count, check_fraction, check_kind, check_positive
-from feelgood.envs.base import Environment
+from feelgood.envs.base import Environment, check_environment
 from feelgood.envs.gym import GymEnv
 from feelgood.typing import Array
 
@@ -251,6 +251,9 @@ def vector_task(make: Callable[[int, bool], VectorEnv], name: str = "custom") ->
     def flat(num_envs: int, training: bool) -> VectorEnv:
         check_count("num_envs", num_envs)
         env = make(num_envs, training)
+        check_kind("what make returns", env, VectorEnv, "a gymnasium.vector.VectorEnv")
+        if env.num_envs != num_envs:
+            raise ValueError(f"env {name!r} must be made with num_envs = {num_envs}, as asked for, got {env.num_envs}")
         mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         if mode != AutoresetMode.NEXT_STEP:
             raise ValueError(f"env {name!r} must be made with autoreset_mode=AutoresetMode.NEXT_STEP, got {mode}")
@@ -279,6 +282,7 @@ def vector_task(make: Callable[[int, bool], VectorEnv], name: str = "custom") ->
 
 def functional_task(environment: Environment, name: str = "functional") -> Task:
     """A task from a functional environment, played step by step."""
+    check_environment(environment)
 
     def make(num_envs: int, training: bool) -> SyncVectorEnv:
         del training

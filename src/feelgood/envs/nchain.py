@@ -99,5 +99,6 @@ def nchain(
         terminated, truncated = (end, never) if timeout == "terminated" else (never, end)
         return NChainState(position, time), Step(decode(position), reward.astype(jnp.float32), terminated, truncated)
 
-    spec = Spec((last + 1,), np.dtype(np.int8), 2, num_steps, observation_low=0, observation_high=1, fixed_start=True)
+    same = {"fixed_start": True, "is_random": False}
+    spec = Spec((last + 1,), np.dtype(np.int8), 2, num_steps, observation_low=0, observation_high=1, **same)
     return Environment(reset, step, spec, encode, decode)

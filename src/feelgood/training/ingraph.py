@@ -18,7 +18,7 @@ import numpy as np
 
 from feelgood.agents import Agent, AgentState, Spaces, constant
 from feelgood.checks import check_count, check_non_negative, check_probability
-from feelgood.envs import Environment
+from feelgood.envs import Environment, check_environment
 from feelgood.replay import Batch, Replay, ReplayState, Transition, replay
 from feelgood.typing import Array, PRNGKey, Scalar
 
@@ -40,8 +40,8 @@ class Protocol:
       discount: of future rewards.
       target_period: gradient steps between two copies to the target network.
       evaluation_period: environment steps between two evaluations.
-      num_evaluation_episodes: episodes averaged in an evaluation of an agent whose evaluation is random; others play
-        one, as all would be the same in a deterministic environment.
+      num_evaluation_episodes: episodes averaged in an evaluation; one is played where all would be the same, as neither
+        the agent draws anything nor the environment (`Spec.is_random`).
       success_return: return at which an episode counts as a success.
       priority_exponent: α of the replay of agents with priorities.
       importance_exponent: β at the start of a run of such an agent; it rises linearly to 1 at the end.
@@ -170,6 +170,7 @@ def trainer(
     spec = environment.spec
     if spec.max_episode_steps is None:
         raise ValueError("environment must bound its episodes for training inside XLA, got max_episode_steps = None")
+    check_environment(environment)
     max_episode_steps = spec.max_episode_steps
     spaces = Spaces(spec.observation_shape, spec.num_actions, environment.decode)
     code = jax.eval_shape(lambda key: environment.encode(environment.reset(key)[1]), jax.random.key(0))
@@ -270,7 +271,7 @@ def trainer(
             (episode, _), _ = jax.lax.scan(play, (begin(agent, key_begin), jnp.zeros((), bool)), keys)
             return episode.return_
 
-        if not agent.is_random:
+        if not (agent.is_random or spec.is_random):
             return play_episode(key)
         return jnp.mean(jax.vmap(play_episode)(jax.random.split(key, protocol.num_evaluation_episodes)))
 

@@ -1,0 +1,61 @@
+"""What `check_environment` lets through, and what it says of the rest."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from feelgood.agents import Options
+from feelgood.envs import Environment, Spec, Step, check_environment, nchain
+from feelgood.envs.diagnostic import DIAGNOSTICS
+from feelgood.envs.external import functional_task
+from feelgood.training import Protocol, trainer
+from feelgood.training.policy import zoo_agent
+
+FALSE = jnp.zeros((), bool)
+
+
+def environment(reset=None, **changes):
+    """An environment with an observation of two numbers and a count as its state, but for `changes` of its steps."""
+
+    def step(key, state, action):
+        del key, action
+        good = {"observation": jnp.zeros(2), "reward": jnp.ones(()), "terminated": FALSE, "truncated": FALSE}
+        return changes.get("state", state + 1), Step(**{**good, **{k: v for k, v in changes.items() if k in good}})
+
+    reset = reset or (lambda key: (jnp.zeros((), jnp.int32), jnp.zeros(2)))
+    return Environment(reset, changes.get("step", step), Spec((2,), np.dtype(np.float32), 2, 4))
+
+
+def test_good_environments_pass_and_nothing_of_them_is_run():
+    for made in (environment(), nchain(5), *(make().environment for make in DIAGNOSTICS.values())):
+        check_environment(made)
+    calls = []
+
+    def reset(key):
+        jax.debug.callback(lambda: calls.append("reset"))
+        return jnp.zeros((), jnp.int32), jnp.zeros(2)
+
+    check_environment(environment(reset))
+    jax.effects_barrier()
+    assert not calls
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (environment(lambda key: (jnp.zeros(2), jnp.zeros((), jnp.int32))), r"\(state, observation\) with .* \(2,\)"),
+        (environment(lambda key: jnp.zeros(2)), r"must return \(state, observation\).*, got float32\[2\]"),
+        (environment(step=lambda key, state, action: (state, jnp.zeros(2), 1.0)), r"must return \(state, Step\)"),
+        (environment(observation=jnp.zeros(3)), r"observation of an environment's step must have shape \(2,\)"),
+        (environment(reward=jnp.ones((1,))), r"reward of an environment's step must have shape \(\), got \(1,\)"),
+        (environment(terminated=jnp.zeros(())), "terminated of an environment's step must be bool, got float32"),
+        (environment(truncated=jnp.zeros((), int)), "truncated of an environment's step must be bool, got int32"),
+        (environment(state=jnp.zeros(())), r"a state like that of reset, int32\[\], got float32\[\]"),
+    ],
+)
+def test_what_is_wrong_with_an_environment_is_said_before_anything_runs(wrong, message):
+    train = lambda made: trainer(made, zoo_agent("dqn", Options()), Protocol())
+    for use in (check_environment, functional_task, train):
+        with pytest.raises(ValueError, match=message):
+            use(wrong)

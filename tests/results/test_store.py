@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -358,23 +357,3 @@ def test_without_locks_in_the_file_system_a_warning_says_so(tmp_path, monkeypatc
     ):
         pass
     assert manifest(tmp_path)["finished"] is True
-
-
-def test_functions_are_told_apart_by_their_code_and_what_they_close_over():
-    def scaled(factor, power=1):
-        return lambda x: factor * x**2
-
-    def itself():
-        return itself
-
-    def early():
-        return later  # not known yet, nor asked for
-
-    print_of = lambda function: repr(store.in_words(function))
-    assert print_of(scaled(2.0)) == print_of(scaled(2.0))
-    assert len({print_of(f) for f in (scaled(2.0), scaled(3.0), lambda x: 2.0 * x**3, partial(scaled, 2.0))}) == 4
-    assert print_of(lambda: scaled(2.0)) != print_of(lambda: scaled(3.0))
-    assert print_of(partial(scaled, 2.0, power=1)) != print_of(partial(scaled, 2.0, power=2))
-    assert print_of(itself)  # ends
-    assert print_of(early)
-    later = 1

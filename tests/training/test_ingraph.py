@@ -254,7 +254,8 @@ def test_a_random_evaluation_is_the_mean_of_several_episodes_and_a_sure_one_play
     returns = {}
     arms = two_armed().environment
     shaky = arms._replace(spec=arms.spec._replace(is_random=True))
-    for case, environment, is_random in (("neither", arms, False), ("agent", arms, True), ("environment", shaky, False)):
+    cases = {"neither": (arms, False), "agent": (arms, True), "environment": (shaky, False)}
+    for case, (environment, is_random) in cases.items():
         one = trainer(environment, spy(exploit=coin, is_random=is_random), protocol)
         state = one.init(jax.random.key(0), {})
         evaluate = jax.jit(jax.vmap(lambda key, one=one, state=state: one.evaluate(key, state, {})))

@@ -14,7 +14,7 @@ from feelgood.api.learner import Learner, label_of, protocol_of
 from feelgood.api.result import Result
 from feelgood.envs import Environment
 from feelgood.envs.external import functional_task
-from feelgood.results import store
+from feelgood.results.identity import in_words
 from feelgood.training.batch import Curves, run_batch
 from feelgood.training.ingraph import Protocol, Record, trainer
 from feelgood.training.policy import Origin
@@ -55,7 +55,7 @@ def train_inside(
         protocol.num_chunks,
         np.asarray(seeds),
         {name: jnp.full(len(seeds), value, jnp.float32) for name, value in learner.hyper.items()},
-        label=label_of(learner, protocol, *map(store.in_words, environment[:2]), environment.spec),
+        label=label_of(learner, protocol, *map(in_words, environment[:2]), environment.spec),
         path=path,
         keep_last=True,
         report=lambda progress: tell(progress.curves, progress.chunk),

@@ -12,6 +12,7 @@ from feelgood.checks import check_choice, check_count, check_finite, check_kind
 from feelgood.envs import Environment
 from feelgood.envs.external import Task
 from feelgood.results import store
+from feelgood.results.identity import in_words
 from feelgood.training.evaluation import policy_of
 from feelgood.training.policy import Origin, Policy, zoo_agent
 from feelgood.typing import Scalar
@@ -71,8 +72,8 @@ def make_learner(agent: str | MakeAgent, hyper, options: Options, own: Mapping[s
 
 
 def label_of(learner: Learner, *facts: Any) -> str:
-    """What a checkpoint belongs to. Of functions that are your own it knows the code, not what that calls."""
-    make = None if learner.name in ZOO else store.in_words(learner.make)
+    """What a checkpoint belongs to. Of functions that are your own it knows what `in_words` tells."""
+    make = None if learner.name in ZOO else in_words(learner.make)
     return f"{learner.name} {store.fingerprint(dict(learner.hyper), vars(learner.options), make, *facts)}"
 
 

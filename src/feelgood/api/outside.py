@@ -23,7 +23,7 @@ from feelgood.api.learner import (
 from feelgood.api.result import Result
 from feelgood.checks import check_choice, check_count
 from feelgood.envs.external import Task, vector_task
-from feelgood.results import store
+from feelgood.results.identity import in_words
 from feelgood.training.host import Point, train
 from feelgood.training.machinery import HostProtocol, most_groups
 from feelgood.training.policy import Origin, make_task
@@ -132,7 +132,7 @@ def carry_out(
 ) -> Result:
     """Trains one run after the other; see `train`. `tick` is that of `feelgood.training.host.train`, with the seed."""
     learner, origin, task, seeds, protocol = job
-    label = label_of(learner, origin, store.in_words(task.make) if origin.kind == "own" else None)
+    label = label_of(learner, origin, in_words(task.make) if origin.kind == "own" else None)
     rows, policies = [], []
 
     def known(seed: int, point: Point) -> None:

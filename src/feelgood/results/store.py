@@ -5,7 +5,6 @@ A folder is written by one process at a time, which holds a lock on it that ends
 
 import dataclasses
 import errno
-import functools
 import hashlib
 import json
 import os
@@ -22,7 +21,6 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import pandas as pd
@@ -35,7 +33,6 @@ __all__ = [
     "as_command",
     "describe_machine",
     "fingerprint",
-    "in_words",
     "is_finished",
     "load_results",
     "locked",
@@ -159,21 +156,6 @@ def _read_csv(path: Path) -> pd.DataFrame:
 def fingerprint(*facts: Any) -> str:
     """A short name for facts: the same for the same ones, another for others."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:12]
-
-
-def in_words(value: Any, depth: int = 5) -> Any:
-    """For a fingerprint: a function by its code and what that closes over; what else is not plain by its type."""
-    if isinstance(value, functools.partial):
-        return [in_words(each, depth) for each in (value.func, *value.args, *value.keywords.values())]
-    code = value if isinstance(value, CodeType) else getattr(value, "__code__", None)
-    if code is None or depth == 0:
-        is_plain = isinstance(value, str | bytes | int | float | bool | None | tuple)
-        return repr(value) if is_plain else type(value).__qualname__
-    enclosed = []
-    for cell in getattr(value, "__closure__", None) or ():
-        with suppress(ValueError):  # nothing is in it yet
-            enclosed.append(cell.cell_contents)
-    return [code.co_code.hex(), code.co_names, [in_words(each, depth - 1) for each in (*code.co_consts, *enclosed)]]
 
 
 # Options that say where a study runs, in which pieces, where its results go and what they are drawn beside, but not

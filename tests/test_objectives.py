@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from feelgood.objectives import (
+    Objective,
     categorical_losses,
     categorical_td,
     categorical_values,
@@ -420,3 +421,11 @@ def test_looking_at_all_observations_together_changes_nothing_but_the_number_of_
     first, second = (q_together(p, batch.observation, None) for p in (params, 2 * params))
     assert not np.allclose(first, second)
     np.testing.assert_allclose(q_together(params, draw(2, 3), None).shape, (2, 2))
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (3,), (), (2, 2)])
+def test_a_term_of_another_shape_than_the_batch_is_refused(shape):
+    term = lambda q, target_q, params, batch, key: jnp.ones(shape)
+    evaluate = potential(Objective(per_transition=(term,)), q, target_q, BATCH)
+    with pytest.raises(ValueError, match=r"a term per transition must have shape \(2,\), got"):
+        evaluate(jnp.zeros(()))

@@ -138,12 +138,19 @@ def potential(
         value = jnp.zeros(())
         for term in objective.per_transition:
             losses = term(q, target_q, params, batch, key)
+            _check_term(losses, len(batch.return_))
             value = value + data_scale * jnp.mean(losses if batch.weight is None else batch.weight * losses)
         for term in objective.per_posterior:
             value = value + once_scale * term(q, target_q, params, batch, key)
         return value
 
     return evaluate
+
+
+def _check_term(losses: Array, batch_size: int) -> None:
+    """Anything else would be broadcast against the weights. One number stands for transitions that share it."""
+    if losses.ndim != 1 or losses.shape[0] not in (1, batch_size):
+        raise ValueError(f"a term per transition must have shape ({batch_size},), got {losses.shape}")
 
 
 def together(q: OnlineQ, objective: Objective, batch: Minibatch) -> OnlineQ:

@@ -97,7 +97,8 @@ def test_fields_of_objects_count_and_so_does_what_is_compiled():
 
 
 def test_words_are_the_same_in_another_process():
-    code = "from feelgood import envs; from feelgood.results import identity; print(identity.in_words(envs.nchain(5).step))"
+    imports = "from feelgood.envs import nchain; from feelgood.results.identity import in_words"
+    code = f"{imports}; print(in_words(nchain(5).step))"
     said = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)]
     assert said[0].stdout == said[1].stdout
     assert "object at 0x" not in said[0].stdout

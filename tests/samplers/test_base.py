@@ -195,3 +195,26 @@ def test_sample_counts_and_thins():
 def test_a_bad_hyper_parameter_is_named_with_its_value(make, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         make()
+
+
+def test_an_optimiser_that_searches_along_a_line_takes_the_steps_it_takes_in_optax():
+    scales = jnp.array([1.0, 10.0, 100.0])
+    potential = lambda w: jnp.sum(scales * (w - jnp.arange(3.0)) ** 2)
+    sampler, optimiser = samplers.from_optax(optax.lbfgs()), optax.lbfgs()
+    state = sampler.init(3 * jnp.ones(3))
+    params, memory = state.params, optimiser.init(state.params)
+    for i in range(5):
+        state, info = sampler.step(jax.random.key(i), state, potential)
+        value, gradient = jax.value_and_grad(potential)(params)
+        extra = {"value": value, "grad": gradient, "value_fn": potential}
+        updates, memory = optimiser.update(gradient, memory, params, **extra)
+        params = optax.apply_updates(params, updates)
+        np.testing.assert_allclose(state.params, params, rtol=1e-6)
+        assert info.potential == value
+    assert potential(params) < 0.1 * potential(3 * jnp.ones(3))
+
+
+def test_an_update_without_parameters_is_refused_in_a_sentence():
+    transform = samplers.to_optax(samplers.langevin(0.1, 1.0))
+    with pytest.raises(ValueError, match="update of a sampler needs the parameters"):
+        transform.update(jnp.ones(3), transform.init(jnp.ones(3)), key=jax.random.key(0))

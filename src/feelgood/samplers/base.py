@@ -88,8 +88,10 @@ def from_optax(transform: optax.GradientTransformation) -> Sampler:
 
     def step(key: PRNGKey, state: SamplerState, potential: Potential) -> tuple[SamplerState, Info]:
         value, gradient = jax.value_and_grad(potential)(state.params)
+        # Optax hands its line searches' `value_fn` every argument that they do not know, so here the key.
+        again = lambda params, key=None: potential(params)
         updates, memory = transform.update(
-            gradient, state.memory, state.params, key=key, value=value, grad=gradient, value_fn=potential
+            gradient, state.memory, state.params, key=key, value=value, grad=gradient, value_fn=again
         )
         return SamplerState(optax.apply_updates(state.params, updates), memory), info(value)
 
@@ -107,6 +109,8 @@ def first_order(init: Callable, update: Callable) -> Sampler:
         return jax.tree.map(lambda n, o: jnp.asarray(n, o.dtype), new, old)
 
     def typed_update(gradient, memory, params=None, **extra):
+        if params is None:
+            raise ValueError("update of a sampler needs the parameters, as in update(gradient, state, params, key=key)")
         increment, new_memory = update(gradient, memory, params, **extra)
         return keep_dtypes(increment, params), keep_dtypes(new_memory, memory)
 

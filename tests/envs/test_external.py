@@ -130,6 +130,12 @@ class Endless(Continuous):
     [
         (lambda: gym_task("Pendulum-v1"), "env 'Pendulum-v1' must have discrete actions, got Box"),
         (lambda: gym_task("NoSuchTask-v1"), "env 'NoSuchTask-v1' cannot be made"),
+        (lambda: gym_task("ALE/NoSuchGame-v5"), r"cannot be made: .* \(Atari games have names as in atari:venture\)"),
+        (lambda: vector_task(lambda n, t: gymnasium.make("CartPole-v1")), "must be a gymnasium.vector.VectorEnv, got"),
+        (
+            lambda: vector_task(lambda n, t: SyncVectorEnv([Endless] * 3, autoreset_mode=AutoresetMode.NEXT_STEP)),
+            "must be made with num_envs = 1, as asked for, got 3",
+        ),
         (lambda: gym_task("CartPole-v1", vectorization="fast"), "vectorization must be one of 'sync', 'async'"),
         (lambda: atari("venturre"), "game must be one of .* did you mean 'venture'"),
         (lambda: atari("venture", sticky=1.5), r"sticky must be in \[0, 1\), got 1.5"),

@@ -309,6 +309,13 @@ def test_training_goes_on_while_an_evaluation_takes_its_time(monkeypatch):
     assert all(np.isfinite(point.return_) for point in outcome.curve)
 
 
+@pytest.mark.parametrize(("num_steps", "steps"), [(240, [0, 80, 160, 240]), (200, [0, 80, 160, 200])])
+def test_the_last_evaluation_is_at_the_end(num_steps, steps):
+    outcome = train(TASK, make_agent, dataclasses.replace(PROTOCOL, num_steps=num_steps), HYPER, 3)
+    assert [point.step for point in outcome.curve] == steps
+    assert all(np.isfinite(point.return_) for point in outcome.curve)
+
+
 def test_every_second_it_says_how_far_it_is_and_how_fast(monkeypatch):
     clock, ticks = itertools.count(0.0, 0.25), []
     monkeypatch.setattr(host, "time", SimpleNamespace(monotonic=lambda: next(clock)))

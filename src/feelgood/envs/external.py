@@ -227,7 +227,8 @@ def gym_task(name: str, *, vectorization: str = "sync", **settings: Any) -> Task
                 **settings,
             )
         except gymnasium.error.Error as error:
-            raise ValueError(f"env {name!r} cannot be made: {str(error).splitlines()[0]}") from error
+            hint = " (Atari games have names as in atari:venture)" if name.startswith("ALE/") else ""
+            raise ValueError(f"env {name!r} cannot be made: {str(error).splitlines()[0]}{hint}") from error
 
     return vector_task(make, name)
 

@@ -316,7 +316,7 @@ def _remove_partials(output: Path) -> None:
 
 def describe_machine() -> dict[str, Any]:
     """Versions, commit (and whether the code was modified since) and devices behind a result."""
-    packages = ("feelgood", "jax", "jaxlib", "equinox", "optax", "numpy")
+    packages = ("feelgood", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "ale-py")
     versions = {}
     for name in packages:
         try:

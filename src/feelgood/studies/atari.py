@@ -252,7 +252,6 @@ def run(study: AtariStudy, report=print) -> list[Path]:
     published = results.read_reference(study.reference) if study.reference else None
     seeds = {"all": range(study.num_seeds)}
     with store.recorded(study.output, "atari", study, seeds=seeds, files=FILES) as facts:
-        facts["versions"] = {**store.describe_machine()["versions"], **_versions("ale-py", "gymnasium")}
         cells = study.output / "cells"
         plans = [plan(each, cells, checkpoints=study.checkpoints) for each in runs]
         done = run_plans(study, plans, study.output, facts)
@@ -316,9 +315,3 @@ def _check(study: AtariStudy, runs: Sequence[Run]) -> None:
                     f"output {study.output} holds {path.name}, a run of this study with defaults of another version; "
                     "finish it with that version or choose another folder"
                 )
-
-
-def _versions(*packages: str) -> dict[str, str]:
-    from importlib import metadata
-
-    return {name: metadata.version(name) for name in packages}

@@ -165,7 +165,7 @@ class _Run:
         self.seed_envs = int(jax.random.randint(key_envs, (), 0, 2**30))
         self.agent, self.lanes = parts.init(key_init, self.hyper)
         self.counters, self.began = _Counters(), time.monotonic()
-        num_points = protocol.num_steps // protocol.evaluation_period + 1
+        num_points = -(-protocol.num_steps // protocol.evaluation_period) + 1
         self.curve = np.full((num_points, len(Point._fields)), np.nan)
         self.evaluations: dict[int, Future] = {}
         self.num_reported = 0
@@ -222,12 +222,16 @@ class _Run:
             self.lanes = lanes._replace(frames=lanes.frames._replace(frame=stored))
             say(f"continuing from step {self.step}; the environments begin new episodes")
             for step, policy in self.journal.snapshots(jax.eval_shape(policy_of, self.agent)).items():
-                index = step // self.protocol.evaluation_period
+                index = self._index(step)
                 if step <= self.step and np.isnan(self.curve[index, 1]):
                     self._submit(index, policy)
                 else:
                     self.journal.forget(step)
         self.saved, self.saved_turns = time.monotonic(), self.counters.turns
+
+    def _index(self, step: int) -> int:
+        """The point of the curve that was last due at a step; the last one is due at the end of the budget."""
+        return len(self.curve) - 1 if step >= self.protocol.num_steps else step // self.protocol.evaluation_period
 
     def _all_but_frames(self) -> Any:
         """What a checkpoint holds; the frames are in the journal already."""
@@ -399,9 +403,8 @@ class _Run:
         if now - before > 1:
             self.tick(self.step, (self.step - step) / (now - before))
             self.ticked = now, self.step
-        period = self.protocol.evaluation_period
-        index = self.step // period
-        if index > (self.step - self.protocol.num_lanes) // period and index < len(self.curve):
+        index = self._index(self.step)
+        if index > self._index(self.step - self.protocol.num_lanes):
             self._evaluate(index)
         if self.evaluations or self.num_reported <= index:
             self._collect()
@@ -410,8 +413,7 @@ class _Run:
 
     def _is_alive(self) -> bool:
         """Whether parameters were finite when last looked at."""
-        index = min(self.step // self.protocol.evaluation_period, len(self.curve) - 1)
-        return bool(self.curve[index, -1] != 0)
+        return bool(self.curve[self._index(self.step), -1] != 0)
 
     def close(self) -> None:
         """Ends threads and environments, each whatever happens to the others."""

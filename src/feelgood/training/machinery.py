@@ -37,7 +37,7 @@ class HostProtocol:
       n_step: steps that a return spans.
       discount: of future rewards.
       target_period: gradient steps between two copies to the target network.
-      evaluation_period: environment steps between two evaluations.
+      evaluation_period: environment steps between two evaluations; the last is at the end in any case.
       num_evaluation_episodes: episodes averaged in an evaluation.
       max_evaluation_steps: an evaluation episode is cut off after so many.
       priority_exponent: α of the replay of agents with priorities.

@@ -11,7 +11,6 @@ import json
 import zipfile
 from collections.abc import Callable
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +38,6 @@ def _named(state: AgentState) -> dict[str, Any]:
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
 
 
-def _versions() -> dict[str, str]:
-    """Of what policies depend on; an emulator of another version may play another game."""
-    found = store.describe_machine()["versions"]
-    for name in ("gymnasium", "ale-py"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
-
-
 def save_policy(folder: str | Path, policy: Policy) -> list[Path]:
     """Keeps a policy in a folder, as `policy.npz` and `policy.json`; both are returned.
 
@@ -68,7 +56,7 @@ def save_policy(folder: str | Path, policy: Policy) -> list[Path]:
         "task": {"kind": policy.origin.kind, "name": policy.origin.name, "settings": dict(policy.origin.settings)},
         "num_chains": policy.num_chains,
         "arrays": hashlib.sha256(data).hexdigest(),
-        "versions": _versions(),
+        "versions": store.describe_machine()["versions"],
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     try:

@@ -142,7 +142,10 @@ def test_the_reporting_seeds_run_with_the_point_that_tuning_chose(fake_runs, mon
     ran = fake_runs(lambda cell, point, seed: point["step_size"] * (1 if seed >= FIRST_TUNING_SEED else -1))
     monkeypatch.setitem(GRIDS, "dqn", {"step_size": (1.0, 2.0)})
     study = NChainStudy(agents=("dqn",), tuning_seeds=(2, 2), num_kept=1, num_seeds=3)
-    carried_out(nchain.plan(study, 25, "dqn"), tmp_path)
+    ((curves,), _) = carried_out(nchain.plan(study, 25, "dqn"), tmp_path)
+    # Tables tell all hyper-parameters, defaults included.
+    for name, value in {**ZOO["dqn"].hyper, "step_size": 2.0}.items():
+        assert set(curves[name]) == {value}
     assert [(cell.stage, cell.points) for cell in ran[1:]] == [
         ("tune-1", [{"step_size": 2.0}]),
         ("report", [{"step_size": 2.0}]),

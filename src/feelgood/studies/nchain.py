@@ -212,8 +212,10 @@ def plan(study: NChainStudy, length: int, agent: str) -> Plan:
         reports["report-parts"] = {f"{agent}_{part}": point for part, point in ablations(hyper).items()}
     cells = [cell(stage, list(points.values()), range(study.num_seeds)) for stage, points in reports.items()]
     tables = yield from tables_of(cells, study.seeds_per_task)
+    from feelgood import agents
+
     curves = [
-        table[table["point"] == i].assign(agent=name, **point)
+        table[table["point"] == i].assign(agent=name, **{**agents.ZOO[agent].hyper, **point})
         for points, table in zip(reports.values(), tables, strict=True)
         for i, (name, point) in enumerate(points.items())
     ]

@@ -87,7 +87,7 @@ class Cell:
 
 
 def make_environment(name: str):
-    """An environment inside XLA by name: `nchain-N`, or one of the diagnostic ones.
+    """An environment inside XLA by name: `nchain-N`, `deep_sea-N`, or one of the diagnostic ones.
 
     Raises:
       ValueError: if there is none of that name.
@@ -95,12 +95,13 @@ def make_environment(name: str):
     from feelgood import envs
     from feelgood.envs.diagnostic import DIAGNOSTICS
 
+    sized = {"nchain": envs.nchain, "deep_sea": envs.deep_sea}
     kind, _, size = name.partition("-")
-    if kind == "nchain" and size.isdecimal():
-        return envs.nchain(int(size))
-    check_choice("environment", name, ("nchain-N", *DIAGNOSTICS))
-    if name == "nchain-N":
-        raise ValueError("environment must have a number for N, as in 'nchain-25', got 'nchain-N'")
+    if kind in sized and size.isdecimal():
+        return sized[kind](int(size))
+    check_choice("environment", name, (*(f"{kind}-N" for kind in sized), *DIAGNOSTICS))
+    if name not in DIAGNOSTICS:
+        raise ValueError(f"environment must have a number for N, as in '{kind}-25', got {name!r}")
     return DIAGNOSTICS[name]().environment
 
 
@@ -110,7 +111,7 @@ def _settings(cell: Cell):
     from feelgood.training.ingraph import Protocol
 
     recipe = agents.ZOO[cell.agent]
-    success = OPTIMUM - 1e-3 if cell.environment.startswith("nchain-") else math.inf
+    success = {"nchain": OPTIMUM, "deep_sea": 0.99}.get(cell.environment.partition("-")[0], math.inf) - 1e-3
     protocol = Protocol(num_steps=cell.num_steps, num_updates=recipe.num_updates, success_return=success)
     return [{**recipe.hyper, **point} for point in cell.points], protocol, agents.Options(form=cell.form)
 

@@ -27,7 +27,7 @@ class SweepStudy(CellOptions):
     agent: str = "fg_ulmcdqn"
     """Agent."""
     environment: str = "nchain-25"
-    """Environment: nchain-N, or a diagnostic one; `feelgood list environments` names them."""
+    """Environment: nchain-N, deep_sea-N, or a diagnostic one; `feelgood list environments` names them."""
     grid: tuple[str, ...] = ()
     """Values to try, as in step_size=1e-2,1e-3 friction=1,0.1; empty for the agent's grid in the study nchain. What is
     not named stays at its default."""

@@ -1,0 +1,90 @@
+"""Deep sea: a diver who must go right at every one of N steps, against a small cost, to reach a treasure.
+
+A grid of N × N cells (Osband et al., 2019, after bsuite). An episode starts top left and sinks one row a step; "right"
+and "left" move one column, and which of the two actions is which differs from cell to cell. Uniform play finds the
+treasure once in 2^N episodes; every policy that does not is paid at most 0.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from feelgood.checks import check_count, check_non_negative
+from feelgood.envs.base import Environment, Spec, Step
+from feelgood.typing import Array, PRNGKey, Scalar
+
+__all__ = ["DeepSeaState", "deep_sea"]
+
+
+class DeepSeaState(NamedTuple):
+    """Where the diver is: int32 row, which is also the time, and column."""
+
+    row: Array
+    column: Array
+
+
+def deep_sea(size: int, *, windy: bool = False, move_cost: Scalar = 0.01, mapping_seed: int | None = 0) -> Environment:
+    """Builds the deep sea with N = `size`.
+
+    Always right returns 1 − `move_cost`: each of N moves costs `move_cost`/N, and the last one, from the cell at the
+    bottom right, pays 1.
+
+    Args:
+      size: N ≥ 2.
+      windy: whether "right" fails to move with probability 1/N, at its cost, and standard normal noise is added to what
+        is paid in the outer two cells of the last row.
+      move_cost: of N moves to the right.
+      mapping_seed: of the actions' meanings, those that bsuite draws from the same seed; None for 0 = left and 1 =
+        right everywhere.
+
+    Returns:
+      An environment with one-hot float32 observations of shape (N, N), all zeros at the end, stored by `encode` as one
+      unsigned integer.
+    """
+    check_count("size", size, minimum=2)
+    check_non_negative("move_cost", move_cost)
+    size = int(size)
+    if mapping_seed is None:
+        mapping = np.ones((size, size), np.int64)
+    else:
+        check_count("mapping_seed", mapping_seed, minimum=0)
+        mapping = np.random.RandomState(mapping_seed).binomial(1, 0.5, (size, size))
+    right_is = jnp.asarray(mapping, jnp.int32)
+    code_dtype = np.min_scalar_type(size**2)
+
+    def encode(observation: ArrayLike) -> Array:
+        flat = jnp.asarray(observation).reshape(*jnp.shape(observation)[:-2], size**2)
+        return jnp.where(flat.any(-1), jnp.argmax(flat, -1), size**2).astype(code_dtype)
+
+    def decode(code: ArrayLike) -> Array:
+        flat = jax.nn.one_hot(jnp.asarray(code, jnp.int32), size**2)  # zeros for N², the end
+        return flat.reshape(*flat.shape[:-1], size, size)
+
+    def show(state: DeepSeaState) -> Array:
+        return decode(jnp.where(state.row < size, state.row * size + state.column, size**2))
+
+    def reset(key: PRNGKey) -> tuple[DeepSeaState, Array]:
+        del key  # every episode starts top left
+        state = DeepSeaState(jnp.asarray(0, jnp.int32), jnp.asarray(0, jnp.int32))
+        return state, show(state)
+
+    def step(key: PRNGKey, state: DeepSeaState, action: ArrayLike) -> tuple[DeepSeaState, Step]:
+        row, column = state
+        right = jnp.asarray(action) == right_is[row, column]
+        moves, noise = right, 0.0
+        if windy:
+            key_wind, key_noise = jax.random.split(key)
+            moves = right & (jax.random.uniform(key_wind) > 1 / size)
+            outer = (row == size - 1) & ((column == 0) | (column == size - 1))
+            noise = jnp.where(outer, jax.random.normal(key_noise), 0.0)
+        paid = jnp.where(right & (column == size - 1), 1.0, 0.0) + noise
+        reward = paid - jnp.where(right, move_cost / size, 0.0)
+        after = DeepSeaState(row + 1, jnp.clip(column + jnp.where(right, moves.astype(jnp.int32), -1), 0, size - 1))
+        return after, Step(show(after), reward.astype(jnp.float32), after.row >= size, jnp.zeros((), bool))
+
+    kind = {"fixed_start": True, "is_random": windy}
+    spec = Spec((size, size), np.dtype(np.float32), 2, size, observation_low=0, observation_high=1, **kind)
+    return Environment(reset, step, spec, encode, decode)

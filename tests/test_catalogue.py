@@ -40,7 +40,7 @@ def test_samplers_are_all_that_the_room_offers():
 
 
 def test_environments_can_be_built_and_reset():
-    assert names("environments") == ["nchain", *DIAGNOSTICS]
+    assert names("environments") == ["deep_sea", "nchain", *DIAGNOSTICS]
     for name in names("environments"):
         built = DIAGNOSTICS[name]().environment if name in DIAGNOSTICS else getattr(envs, name)(5)
         assert isinstance(built, envs.Environment)

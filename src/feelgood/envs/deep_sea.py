@@ -74,13 +74,12 @@ def deep_sea(size: int, *, windy: bool = False, move_cost: Scalar = 0.01, mappin
     def step(key: PRNGKey, state: DeepSeaState, action: ArrayLike) -> tuple[DeepSeaState, Step]:
         row, column = state
         right = jnp.asarray(action) == right_is[row, column]
-        moves, noise = right, 0.0
+        moves, paid = right, jnp.where(right & (column == size - 1), 1.0, 0.0)
         if windy:
             key_wind, key_noise = jax.random.split(key)
             moves = right & (jax.random.uniform(key_wind) > 1 / size)
             outer = (row == size - 1) & ((column == 0) | (column == size - 1))
-            noise = jnp.where(outer, jax.random.normal(key_noise), 0.0)
-        paid = jnp.where(right & (column == size - 1), 1.0, 0.0) + noise
+            paid += jnp.where(outer, jax.random.normal(key_noise), 0.0)
         reward = paid - jnp.where(right, move_cost / size, 0.0)
         after = DeepSeaState(row + 1, jnp.clip(column + jnp.where(right, moves.astype(jnp.int32), -1), 0, size - 1))
         return after, Step(show(after), reward.astype(jnp.float32), after.row >= size, jnp.zeros((), bool))

@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -95,7 +95,7 @@ def make_environment(name: str):
     from feelgood import envs
     from feelgood.envs.diagnostic import DIAGNOSTICS
 
-    sized = {"nchain": envs.nchain, "deep_sea": envs.deep_sea}
+    sized: dict[str, Callable[[int], envs.Environment]] = {"nchain": envs.nchain, "deep_sea": envs.deep_sea}
     kind, _, size = name.partition("-")
     if kind in sized and size.isdecimal():
         return sized[kind](int(size))

@@ -175,6 +175,26 @@ def test_only_ensembles_noisy_networks_and_drawn_quantiles_evaluate_at_random():
     assert random == {"bootstrapped_dqn", "noisynet_dqn", "iqn"}
 
 
+def test_noisy_layers_go_by_their_means_in_evaluation_where_asked():
+    observations = jax.random.normal(jax.random.key(1), (200, 3))
+    keys = jax.random.split(jax.random.key(2), 200)
+    actions = {}
+    for noisy in (True, False):
+        agent = make_agent("noisynet_dqn", SPACES, options=dataclasses.replace(SMALL, noisy_evaluation=noisy))
+        assert agent.is_random == noisy
+        state = agent.init(jax.random.key(0))
+        exploit = jax.vmap(lambda key, x, agent=agent, state=state: agent.exploit(key, state, agent.begin(key), x))
+        actions[noisy] = [exploit(keys, observations), exploit(keys[::-1], observations)]
+    assert (actions[True][0] != actions[True][1]).any()
+    assert actions[False][0].tolist() == actions[False][1].tolist()
+    # The means of the layers alone, by hand.
+    x, layers = np.asarray(observations), state.sampler.params.layers
+    for i, layer in enumerate(layers):
+        x = x @ np.asarray(layer.weight) + np.asarray(layer.bias)
+        x = np.maximum(x, 0) if i < len(layers) - 1 else x
+    assert actions[False][0].tolist() == x.argmax(-1).tolist()
+
+
 def test_members_of_the_ensemble_and_their_priors_all_differ():
     state = make_agent("bootstrapped_dqn", SPACES, options=SMALL).init(jax.random.key(0))
     arrays = [leaf for leaf in jax.tree.leaves((state.sampler.params, state.frozen)) if leaf.ndim == 3]

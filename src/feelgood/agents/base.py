@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from feelgood.checks import check_kind
 from feelgood.networks import Network
 from feelgood.objectives import Objective, potential, target_key, together
 from feelgood.samplers import Info, Sampler, SamplerState
@@ -156,8 +157,12 @@ def value_agent(
         evaluation on the average. None: both act on the draw.
       priority: `(q, target_q, params, batch, key) -> (B,)` or (B, M) for an ensemble, such as
         `feelgood.objectives.td_errors`; its size, averaged over members, is the priority of a transition. None: none.
-      is_random: whether evaluation draws anything (noisy networks, an active member, quantile fractions).
+      is_random: whether evaluation draws anything (noisy networks, an active member, quantile fractions); where not,
+        the network is given no key there, so that a noisy one goes by its means.
     """
+    check_kind("network", network, Network, "a Network, as feelgood.networks.network makes of a model")
+    check_kind("objective", objective, Objective, "an Objective")
+    check_kind("sampler", sampler, Sampler, "a Sampler, as feelgood.samplers.from_optax makes of an optimiser")
     exploration = greedy() if exploration is None else exploration
     glance = network.apply if network.act is None else network.act
 
@@ -176,7 +181,8 @@ def value_agent(
     def exploit(key, state, context, observation):
         key_network, key_action = jax.random.split(key)
         params = state.sampler.params if average is None else state.average
-        return exploration.exploit(key_action, context, action_values(params, state.frozen, observation, key_network))
+        values = action_values(params, state.frozen, observation, key_network if is_random else None)
+        return exploration.exploit(key_action, context, values)
 
     def look_ahead(key, state, batch):
         key_networks, _ = jax.random.split(key)

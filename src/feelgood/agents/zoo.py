@@ -84,6 +84,8 @@ class Options:
       num_atoms: of the categorical critic.
       v_max: the largest return that the categorical critic can tell.
       prioritized: whether transitions are replayed by priority: |TD error| or the loss of a distribution.
+      noisy_evaluation: whether noisy layers draw their noise in evaluation too, or go by their means; they always draw
+        it with the quantile critic, which draws its fractions.
     """
 
     hidden: Sequence[int] = (32, 32)
@@ -96,6 +98,7 @@ class Options:
     num_atoms: int = 51
     v_max: float = 10.0
     prioritized: bool = False
+    noisy_evaluation: bool = True
 
     def __post_init__(self):
         check_choice("form", self.form, FORMS)
@@ -108,7 +111,7 @@ class Options:
         check_count("num_members", self.num_members)
         check_count("num_atoms", self.num_atoms, minimum=2)
         check_positive("v_max", self.v_max)
-        for name in ("double", "prioritized"):
+        for name in ("double", "prioritized", "noisy_evaluation"):
             check_kind(name, getattr(self, name), bool, "True or False")
         whole = {"num_members": int(self.num_members), "num_atoms": int(self.num_atoms)}
         for name, value in {**whole, "hidden": tuple(int(width) for width in self.hidden)}.items():
@@ -373,4 +376,5 @@ def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
 
 def noisynet_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     """Trained noise in every dense layer, drawn anew in every step, in evaluation too (Fortunato et al., 2018)."""
-    return _agent(_critic(spaces, options, networks.noisy_mlp), options, _adam(hyper), is_random=True)
+    critic = _critic(spaces, options, networks.noisy_mlp)
+    return _agent(critic, options, _adam(hyper), is_random=options.noisy_evaluation)

@@ -165,6 +165,7 @@ def test_runs_inside_xla_are_stopped_and_go_on_from_their_folder(inside, tmp_pat
     assert said == [f"continuing from {tmp_path / 'runs.checkpoint'}"]
     # What was known before the stop is told again, so that a table made of reports is whole.
     assert told == [(step, seed) for step in (0, 50, 100) for seed in (7, 8)]
+    pd.testing.assert_frame_equal(feelgood.load_results(tmp_path), inside.curve)
     for found in (result, train()):  # the second time, nothing is left to do
         pd.testing.assert_frame_equal(found.curve, inside.curve)
         for policy, expected in zip(found.policies, inside.policies, strict=True):

@@ -195,7 +195,7 @@ def test_a_record_writes_a_film(stopped_and_continued, capsys, tmp_path):
 def test_another_run_does_not_go_into_the_same_folder(stopped_and_continued, capsys):
     folder, _ = stopped_and_continued
     assert call(*COMMAND, "--seed", "1", "--output", str(folder)) == 2
-    assert "holds another study; choose another folder or remove it" in capsys.readouterr().err
+    assert "holds another study (seed 0 there, 1 here); choose another folder or remove it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -47,12 +47,16 @@ def test_a_study_is_finished_only_if_its_work_ended_well(tmp_path):
     assert manifest(tmp_path)["finished"] is False
 
 
-@pytest.mark.parametrize(("name", "seeds"), [("toy", (1, 3)), ("other", (1, 2))])
-def test_a_folder_that_holds_another_study_is_left_alone(tmp_path, name, seeds):
+@pytest.mark.parametrize(
+    ("name", "seeds", "why"),
+    [("toy", (1, 3), r"\(seeds \[1, 2\] there, \[1, 3\] here\)"), ("other", (1, 2), r"\(toy\)")],
+)
+def test_a_folder_that_holds_another_study_is_left_alone(tmp_path, name, seeds, why):
     with store.recorded(tmp_path, "toy", Spec((1, 2), tmp_path)):
         pass
     before = (tmp_path / "manifest.json").read_text()
-    with pytest.raises(ValueError, match="holds another study"), store.recorded(tmp_path, name, Spec(seeds, tmp_path)):
+    other = store.recorded(tmp_path, name, Spec(seeds, tmp_path))
+    with pytest.raises(ValueError, match=f"holds another study {why};"), other:
         pytest.fail("began")
     assert (tmp_path / "manifest.json").read_text() == before
 

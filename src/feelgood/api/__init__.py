@@ -4,7 +4,6 @@ Whatever is not said has a default that suits the kind of environment: the paper
 N-chain protocol inside XLA, and `CONTROL` for everything else.
 """
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
@@ -68,7 +67,8 @@ def train(
         for such an environment, as in `{"double": True}`; or a `feelgood.agents.Options`, which sets them all.
       env_settings: for `feelgood.envs.external.gym_task` or `atari`, where `env` is a name.
       schedule: `(hyper, progress) -> hyper`.
-      folder: where to keep checkpoints, from which the same call goes on.
+      folder: where to keep checkpoints, from which the same call goes on, and at the end the curve, for
+        `feelgood.load_results`.
       report: called with a seed and each row of its curve as it is known.
       say: called with a sentence where something happens that the user should know.
       protocol: other fields of `feelgood.training.machinery.HostProtocol`, or of `feelgood.training.Protocol` for
@@ -89,11 +89,15 @@ def train(
     if num_steps is not None:
         protocol["num_steps"] = num_steps
     kept = None if folder is None else Path(folder)
-    hold = lambda: contextlib.nullcontext() if kept is None else store.locked(kept)
     if isinstance(env, Environment):
         learner = make_learner(agent, hyper, options_of(options, {}), {}, schedule)
-        with hold():
-            return train_inside(learner, env, seeds, protocol, kept, report, say)
-    job = prepare(agent, env, seeds, hyper, options, env_settings, schedule, protocol)
-    with hold():
-        return carry_out(job, kept, report, say)
+        work = lambda: train_inside(learner, env, seeds, protocol, kept, report, say)
+    else:
+        job = prepare(agent, env, seeds, hyper, options, env_settings, schedule, protocol)
+        work = lambda: carry_out(job, kept, report, say)
+    if kept is None:
+        return work()
+    with store.locked(kept):
+        result = work()
+        store.write_table(kept / "curves.parquet", result.curve)
+        return result

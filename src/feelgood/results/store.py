@@ -265,8 +265,9 @@ def recorded(
     path = output / "manifest.json"
     options, label = dataclasses.asdict(spec), _label(study, spec)
     with locked(output):
-        if path.exists() and read_manifest(path).get("label") != label:
-            raise ValueError(f"output {output} holds another study; choose another folder or remove it")
+        if path.exists() and (there := read_manifest(path)).get("label") != label:
+            why = _difference(there, study, options)
+            raise ValueError(f"output {output} holds another study{why}; choose another folder or remove it")
         _remove_partials(output)
         began = time.time()
         manifest = {
@@ -294,6 +295,20 @@ def recorded(
 def _label(study: str, spec: Any) -> str:
     options = dataclasses.asdict(spec)
     return fingerprint(study, {name: value for name, value in options.items() if name not in _ELSEWHERE})
+
+
+def _difference(manifest: Mapping[str, Any], study: str, options: Mapping[str, Any]) -> str:
+    """What tells the study in a folder from this one, in brackets; nothing if it cannot be told."""
+    if manifest.get("study") != study:
+        return f" ({manifest['study']})" if isinstance(manifest.get("study"), str) else ""
+    there = manifest.get("spec")
+    there, here = there if isinstance(there, dict) else {}, json.loads(json.dumps(options, default=str))
+    told = [
+        f"{name} {json.dumps(there[name])} there, {json.dumps(value)} here"
+        for name, value in here.items()
+        if name not in _ELSEWHERE and name in there and there[name] != value
+    ]
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def holds(output: Path, study: str, spec: Any) -> bool:

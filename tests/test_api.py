@@ -336,6 +336,15 @@ def test_arguments_of_another_kind_are_refused_in_one_sentence():
     assert agent.endswith(", got 3")
 
 
+def test_the_curves_of_other_seeds_stay_in_their_folder(tmp_path):
+    train = partial(feelgood.train, "dqn", "CartPole-v1", folder=tmp_path, num_steps=64, num_envs=8)
+    for seeds in (0, 1, 0):
+        train(seeds=seeds)
+    table = feelgood.load_results(tmp_path)
+    assert sorted(table["seed"].unique()) == [0, 1]
+    assert not table.duplicated(["seed", "step"]).any()
+
+
 def test_settings_of_a_game_of_another_kind_are_refused_in_one_sentence():
     pytest.importorskip("ale_py")
     code = "import feelgood; feelgood.train('dqn', 'atari:pong', env_settings={'life_loss': 0})"

@@ -10,7 +10,7 @@ def test_numbers_and_lists_are_read_by_name():
 
 
 def test_values_are_numbers_truth_values_or_text():
-    words = ("a=1", "b=-1e-2", "c=True", "d=false", "e=8x8", "f=[1]", "g=null", "h=x=y")
+    words = ("a=1", "b=-.01", "c=True", "d=false", "e=8x8", "f=[1]", "g=null", "h=x=y")
     expected = {"a": 1, "b": -0.01, "c": True, "d": False, "e": "8x8", "f": "[1]", "g": "null", "h": "x=y"}
     found = read_values("env_settings", words)
     assert found == expected

@@ -1,7 +1,7 @@
 """Words such as `step_size=1e-2` and `friction=10,1`, as command lines have them."""
 
-import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 __all__ = ["read_lists", "read_numbers", "read_values"]
@@ -54,11 +54,10 @@ def _value(text: str) -> bool | int | float | str:
         raise ValueError
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    try:
-        number = json.loads(text)
-    except ValueError:
-        return text
-    return number if isinstance(number, int | float) else text
+    for read in (int, float):
+        with suppress(ValueError):
+            return read(text)
+    return text
 
 
 def read_lists(field: str, words: Sequence[str]) -> dict[str, tuple[float, ...]]:

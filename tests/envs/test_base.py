@@ -41,6 +41,28 @@ def test_good_environments_pass_and_nothing_of_them_is_run():
     assert not calls
 
 
+@jax.tree_util.register_pytree_node_class
+class Nameless:
+    """A node whose text tells its address in memory."""
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def tree_flatten(self):
+        return self.parts, None
+
+    @classmethod
+    def tree_unflatten(cls, _, parts):
+        return cls(*parts)
+
+
+def test_states_of_any_pytree_pass():
+    began = Nameless(Nameless(jnp.zeros(())), Nameless(jnp.zeros((), jnp.int32), jnp.zeros(3)))
+    step = lambda key, state, action: (jax.tree.map(lambda x: x + 1, state), Step(jnp.zeros(2), 1.0, False, False))
+    for _ in range(5):
+        check_environment(environment(lambda key: (began, jnp.zeros(2)), step=step))
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

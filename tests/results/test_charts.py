@@ -105,6 +105,13 @@ def test_runs_that_diverged_are_told_of(tables):
         assert make_chart(kind, {"curves": curves}).note.endswith(f" Runs that diverged {what}: 1 of {runs} of dqn.")
 
 
+def test_an_agent_that_diverged_on_a_whole_task_is_not_averaged_over_the_others(tables):
+    curves = tables["nchain"]["curves"].copy()
+    curves.loc[(curves["agent"] == "dqn") & (curves["length"] == 25), "return"] = np.nan
+    assert "dqn" in make_chart("aggregate", tables["nchain"]).panels[0].y_names
+    assert "dqn" not in make_chart("aggregate", {"curves": curves}).panels[0].y_names
+
+
 def test_curves_of_mixed_settings_are_not_drawn(tables):
     curves = tables["atari"]["curves"]
     for draw in (make_chart, figures.draw_kind):

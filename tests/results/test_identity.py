@@ -1,5 +1,6 @@
 """Functions are told apart by all that they do, and are the same in every process."""
 
+import logging
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from feelgood.envs import nchain
+from feelgood.envs.external import functional_task
 from feelgood.results.identity import in_words
 
 FACTOR = 2.0
@@ -102,3 +104,66 @@ def test_words_are_the_same_in_another_process():
     said = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)]
     assert said[0].stdout == said[1].stdout
     assert "object at 0x" not in said[0].stdout
+
+
+def test_keys_and_arrays_of_objects_count_by_what_is_in_them():
+    over = lambda value: lambda: value
+    assert print_of(over(jax.random.key(0))) == print_of(over(jax.random.key(0))) != print_of(over(jax.random.key(1)))
+    texts = lambda last: over(np.array(["a", last], object))
+    assert print_of(texts("b")) == print_of(texts("b")) != print_of(texts("c"))
+
+
+class Slippery:
+    slip = 0.1
+
+    def moves(self, x):
+        return self.helper(x) > self.slip
+
+    def helper(self, x):
+        return x
+
+
+def test_what_is_in_a_class_counts(monkeypatch):
+    before = print_of(Slippery().moves)
+    assert print_of(Slippery().moves) == before
+    for name, value in (("slip", 0.9), ("helper", lambda self, x: 2 * x)):
+        with monkeypatch.context() as patch:
+            patch.setattr(Slippery, name, value)
+            assert print_of(Slippery().moves) != before
+
+
+def test_what_lies_under_many_wrappers_counts():
+    def wrapped(table):
+        step = lambda x: table[x]
+        for _ in range(8):
+            step = lambda x, inner=step: inner(x)
+        return step
+
+    assert print_of(wrapped(np.arange(3))) == print_of(wrapped(np.arange(3))) != print_of(wrapped(np.arange(1, 4)))
+    reward = lambda reward: functional_task(nchain(5, large_reward=reward)).make
+    assert print_of(reward(1.0)) == print_of(reward(1.0)) != print_of(reward(2.0))
+
+
+LOGGER = logging.getLogger("identity")
+position = 1
+
+
+def test_what_does_not_matter_does_not_count(monkeypatch):
+    def logs(state):
+        LOGGER.debug("%s", state)
+        return state.position
+
+    before = print_of(logs)
+    LOGGER.setLevel("INFO")
+    LOGGER.info("something")
+    monkeypatch.setitem(globals(), "position", 3)  # which the code names as an attribute only
+    assert print_of(logs) == before
+
+
+def test_functions_that_call_each_other_are_told_once():
+    names = {}
+    for i in range(30):
+        exec(f"def f{i}(): return [{', '.join(f'f{j}' for j in range(30))}]", names)
+    for i in range(30):
+        names[f"f{i}"].__module__ = __name__
+    assert len(print_of(names["f0"])) < 100_000

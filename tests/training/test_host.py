@@ -311,9 +311,17 @@ def test_training_goes_on_while_an_evaluation_takes_its_time(monkeypatch):
 
 @pytest.mark.parametrize(("num_steps", "steps"), [(240, [0, 80, 160, 240]), (200, [0, 80, 160, 200])])
 def test_the_last_evaluation_is_at_the_end(num_steps, steps):
-    outcome = train(TASK, make_agent, dataclasses.replace(PROTOCOL, num_steps=num_steps), HYPER, 3)
-    assert [point.step for point in outcome.curve] == steps
+    told, protocol = [], dataclasses.replace(PROTOCOL, num_steps=num_steps)
+    outcome = train(TASK, make_agent, protocol, HYPER, 3, report=told.append)
+    assert [point.step for point in outcome.curve] == [point.step for point in told] == steps
     assert all(np.isfinite(point.return_) for point in outcome.curve)
+
+
+def test_a_point_that_no_turn_ends_at_is_left_out_and_the_next_is_told_of():
+    # Turns end at multiples of 4: none of them is in [78, 79), so the point at 78 is due together with the last.
+    told, protocol = [], dataclasses.replace(PROTOCOL, num_steps=79, evaluation_period=39)
+    outcome = train(TASK, make_agent, protocol, HYPER, 3, report=told.append)
+    assert [point.step for point in outcome.curve] == [point.step for point in told] == [0, 40, 80]
 
 
 def test_every_second_it_says_how_far_it_is_and_how_fast(monkeypatch):

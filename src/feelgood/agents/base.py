@@ -143,6 +143,7 @@ def value_agent(
     average: Scalar | None = None,
     priority: Callable[..., Array] | None = None,
     is_random: bool = False,
+    keyless_evaluation: bool = False,
 ) -> Agent:
     """Puts an agent together: moves the network by the sampler through the potential, acts on where it stands.
 
@@ -157,8 +158,8 @@ def value_agent(
         evaluation on the average. None: both act on the draw.
       priority: `(q, target_q, params, batch, key) -> (B,)` or (B, M) for an ensemble, such as
         `feelgood.objectives.td_errors`; its size, averaged over members, is the priority of a transition. None: none.
-      is_random: whether evaluation draws anything (noisy networks, an active member, quantile fractions); where not,
-        the network is given no key there, so that a noisy one goes by its means.
+      is_random: whether evaluation draws anything (noisy networks, an active member, quantile fractions).
+      keyless_evaluation: whether the network is given no key in evaluation, so that a noisy one goes by its means.
     """
     check_kind("network", network, Network, "a Network, as feelgood.networks.network makes of a model")
     check_kind("objective", objective, Objective, "an Objective")
@@ -181,7 +182,7 @@ def value_agent(
     def exploit(key, state, context, observation):
         key_network, key_action = jax.random.split(key)
         params = state.sampler.params if average is None else state.average
-        values = action_values(params, state.frozen, observation, key_network if is_random else None)
+        values = action_values(params, state.frozen, observation, None if keyless_evaluation else key_network)
         return exploration.exploit(key_action, context, values)
 
     def look_ahead(key, state, batch):

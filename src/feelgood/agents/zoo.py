@@ -215,6 +215,7 @@ def _agent(
     feel_good_weight: Scalar | None = None,
     average: Scalar | None = None,
     is_random: bool = False,
+    keyless_evaluation: bool = False,
 ) -> Agent:
     """TD, and optimism where a weight is given, moved by the sampler."""
     objective = critic.td
@@ -228,6 +229,7 @@ def _agent(
         average=average,
         priority=critic.priority if options.prioritized else None,
         is_random=is_random or critic.is_random,
+        keyless_evaluation=keyless_evaluation,
     )
 
 
@@ -377,4 +379,5 @@ def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
 def noisynet_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     """Trained noise in every dense layer, drawn anew in every step, in evaluation too (Fortunato et al., 2018)."""
     critic = _critic(spaces, options, networks.noisy_mlp)
-    return _agent(critic, options, _adam(hyper), is_random=options.noisy_evaluation)
+    keyless = not (options.noisy_evaluation or critic.is_random)
+    return _agent(critic, options, _adam(hyper), is_random=not keyless, keyless_evaluation=keyless)

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+import pandas as pd
+
 from feelgood.agents import Options, anneal
 from feelgood.api.defaults import ATARI_OPTIONS, CONTROL, CONTROL_OPTIONS, CONTROL_PROTOCOL
 from feelgood.api.inside import train_inside
@@ -99,5 +101,13 @@ def train(
         return work()
     with store.locked(kept):
         result = work()
-        store.write_table(kept / "curves.parquet", result.curve)
+        store.write_table(kept / "curves.parquet", _with_others(result.curve, kept / "curves.parquet"))
         return result
+
+
+def _with_others(curve: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """A curve, and the rows of other seeds that a table holds already."""
+    if not path.exists():
+        return curve
+    there = store.read_table(path)
+    return pd.concat([there[~there["seed"].isin(curve["seed"])], curve], ignore_index=True)

@@ -104,7 +104,8 @@ def check_environment(environment: Environment) -> None:
     for name in ("terminated", "truncated"):
         if getattr(step, name).dtype != jnp.bool_:
             raise ValueError(f"{name} of an environment's step must be bool, got {getattr(step, name).dtype}")
-    if _in_words(after) != _in_words(state):
+    shapes = lambda tree: [jax.tree.structure(tree), *((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree))]
+    if shapes(after) != shapes(state):
         raise ValueError(
             f"step of an environment must return a state like that of reset, {_in_words(state)}, got {_in_words(after)}"
         )

@@ -171,7 +171,7 @@ def final_scores(curves: pd.DataFrame, last: int = 10, score: str | None = None)
     ends = table.groupby(keys, sort=False)["time"].transform("max")
     table = table[(table["time"] > 0) | (ends == 0)].sort_values("time", kind="stable")
     tail = table.groupby(keys, sort=False).tail(1 if columns.lower_is_better else last)
-    scores = tail.groupby(keys, sort=False, as_index=False)["score"].mean(skipna=False)
+    scores = tail.groupby(keys, sort=False, as_index=False)["score"].agg(lambda score: score.mean(skipna=False))
     return scores.sort_values(
         keys, key=lambda values: values.map(places.get(str(values.name), lambda seed: seed)), ignore_index=True
     )

@@ -308,7 +308,7 @@ def _difference(manifest: Mapping[str, Any], study: str, options: Mapping[str, A
         for name, value in here.items()
         if name not in _ELSEWHERE and name in there and there[name] != value
     ]
-    return f" ({'; '.join(told)})" if told else ""
+    return f" ({'; '.join(told)})" if told else " (by another version)"
 
 
 def holds(output: Path, study: str, spec: Any) -> bool:

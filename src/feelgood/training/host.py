@@ -293,9 +293,10 @@ class _Run:
                 self.curve[index, 1:4] = returns.mean(), returns.std(), lengths.mean()
                 del self.evaluations[index]
         while self.num_reported < len(self.curve) and self.num_reported not in self.evaluations:
-            if np.isnan(self.curve[self.num_reported, 0]):
-                break
-            self.report(_point(self.curve[self.num_reported]))
+            if not np.isnan(self.curve[self.num_reported, 0]):
+                self.report(_point(self.curve[self.num_reported]))
+            elif self.num_reported >= self._index(self.step):
+                break  # else no turn ended where it was due
             self.num_reported += 1
 
     # The loop.

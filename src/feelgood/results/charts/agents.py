@@ -107,7 +107,7 @@ def profiles(curves: pd.DataFrame) -> Chart:
 
 def _of_all_tasks(scores: pd.DataFrame) -> pd.DataFrame:
     """Scores of the agents that have all tasks: others cannot stand beside them in one number."""
-    tasks = scores.groupby("agent")["task"].nunique()
+    tasks = scores.dropna(subset="score").groupby("agent")["task"].nunique()
     return scores[scores["agent"].isin(tasks.index[tasks == scores["task"].nunique()])]
 
 

@@ -31,11 +31,10 @@ def in_words(value: Any) -> Any:
     fields. What is of an installed package, or of this one, is its name.
 
     Example:
-      >>> rewards = np.array([1.0, 2.0])
-      >>> pays = lambda action: rewards[action]
-      >>> before = in_words(pays)
-      >>> rewards[1] = 3.0
-      >>> in_words(pays) == before
+      >>> paying = lambda rewards: lambda action: rewards[action]
+      >>> in_words(paying(np.array([1.0, 2.0]))) == in_words(paying(np.array([1.0, 2.0])))
+      True
+      >>> in_words(paying(np.array([1.0, 2.0]))) == in_words(paying(np.array([1.0, 3.0])))
       False
     """
     return _Teller().tell(value)

@@ -1,16 +1,11 @@
 """Tables and figures of the Atari study, against numbers worked out by hand."""
 
-import io
-
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
-from rich.progress import Progress
 
 from feelgood.results import atari, atari_figures, style
 from feelgood.results.atari import HUMAN, PAPER_SCORES, RANDOM, human_normalised
-from feelgood.results.progress import Bar, Moment
 
 GAMES = ["alien", "freeway", "gravitar", "hero", "pitfall", "qbert", "solaris", "venture"]
 
@@ -280,12 +275,3 @@ def test_the_sensitivity_figure_has_means_and_the_score_of_each_value():
     assert scores.get_ydata().tolist() == [25, 2.5]
     assert right.get_xscale() == "log"
     assert right.get_xlabel() == "friction γ"
-
-
-def test_where_nobody_watches_a_long_run_says_something_every_tenth_of_its_way():
-    out = io.StringIO()
-    progress = Progress(console=Console(file=out, width=100), disable=True)
-    with Bar(progress).task("alien", 100) as report:
-        for chunk in range(101):
-            report(Moment(chunk, f"at {chunk}"))
-    assert out.getvalue().splitlines() == [f"alien: at {chunk}" for chunk in range(0, 101, 10)]

@@ -1,6 +1,9 @@
-"""A progress bar for long work; silent where nobody watches."""
+"""A progress bar for long work; a line now and then where nobody watches."""
 
+import time
+from collections.abc import Callable
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import NamedTuple
 
 from rich.console import Console
@@ -8,37 +11,50 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 __all__ = ["Moment", "bar"]
 
+SECONDS_BETWEEN_LINES = 10.0
+
 
 class Moment(NamedTuple):
-    """Where a long piece of work stands: chunks that are done, and a note in its own words."""
+    """Where a long piece of work stands: chunks that are done, and a note in its own words.
 
-    chunk: int
+    Without a chunk it is something to be said at once, as that a run goes on from a checkpoint.
+    """
+
+    chunk: int | None
     note: str
 
 
 class Bar:
     """Tasks on one bar."""
 
-    def __init__(self, progress: Progress):
-        self._progress = progress
+    def __init__(self, progress: Progress, clock: Callable[[], float] = time.monotonic):
+        self._progress, self._clock = progress, clock
 
     @contextmanager
     def task(self, name: str, total: int):
         """Yields a function to call after each step of work with a `Moment`, or a record of `chunk`, `num_runs` and
-        `mean_return`. Where nobody watches, a `Moment` is printed whenever another tenth of the work is done.
+        `mean_return`. Where nobody watches, a line is printed whenever another tenth of the work is done, but not more
+        often than every ten seconds.
         """
         task = self._progress.add_task(name, total=total, note="compiling")
-        is_terminal, tenths = self._progress.console.is_terminal, -1
+        is_terminal, tenths, told_at = self._progress.console.is_terminal, 0, self._clock()
+        begin: tuple[int, float] | None = None  # where it stood at the first report, as work may be resumed
 
         def report(progress) -> None:
-            nonlocal tenths
+            nonlocal tenths, told_at, begin
+            if progress.chunk is None:
+                self._progress.console.print(f"{name}: {progress.note}", soft_wrap=True)
+                return
             in_words = isinstance(progress, Moment)
             note = progress.note if in_words else f"{progress.num_runs} runs, return {progress.mean_return:.2f}"
             self._progress.update(task, completed=progress.chunk, note=note)
-            done = 10 * progress.chunk // max(total, 1)
-            if in_words and not is_terminal and tenths < done < 10:
-                tenths = done
-                self._progress.console.print(f"{name}: {note}", soft_wrap=True)
+            now, done = self._clock(), progress.chunk
+            begin = begin or (done, now)
+            if not is_terminal and tenths < 10 * done // max(total, 1) < 10 and now - told_at >= SECONDS_BETWEEN_LINES:
+                tenths, told_at = 10 * done // total, now
+                moved, took = done - begin[0], now - begin[1]
+                eta = f", eta {timedelta(seconds=round(took * (total - done) / moved))}" if moved else ""
+                self._progress.console.print(f"{name}: {100 * done // total}%, {note}{eta}", soft_wrap=True)
 
         try:
             yield report
@@ -63,7 +79,7 @@ class Bar:
 
 @contextmanager
 def bar():
-    """A bar on the terminal; a line per finished task elsewhere."""
+    """A bar on the terminal; elsewhere a line per finished task, and one now and then of a long one."""
     console = Console()
     columns = (
         TextColumn("{task.description}"),

@@ -133,7 +133,7 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
 
         def say(text: str) -> None:
             said.append(text)
-            report(Moment(0, text))
+            report(Moment(None, text))
 
         outcome = train(
             task,

@@ -1,0 +1,122 @@
+"""Temporal differences of action values, optimism and priors."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from feelgood.checks import check_choice, check_non_negative, check_positive
+from feelgood.objectives.base import Minibatch, Objective, OnlineQ, TargetQ, Values, split_key
+from feelgood.typing import Array, Params, PRNGKey, Scalar
+
+__all__ = ["feel_good", "gaussian_prior", "huber", "pick", "td", "td_errors", "td_looks_at"]
+
+
+def td_looks_at(double: bool) -> frozenset[str]:
+    """What a TD term evaluates the online network on."""
+    return frozenset({"observation", "next_observation"} if double else {"observation"})
+
+
+def _members(array: Array, like: Array) -> Array:
+    """Views (B,) as (B, 1) where action values carry an axis of members."""
+    return array.reshape(array.shape + (1,) * (like.ndim - 2))
+
+
+def pick(values: Array, action: Array) -> Array:
+    """Values (B, ..., A) at actions (B, ...). As a masked sum, whose gradient is a mask and not a scatter."""
+    actions = jax.lax.broadcasted_iota(jnp.int32, values.shape, values.ndim - 1)
+    return jnp.sum(jnp.where(actions == action[..., None].astype(jnp.int32), values, 0), -1)
+
+
+def td_errors(
+    q: OnlineQ,
+    target_q: TargetQ,
+    params: Params,
+    batch: Minibatch,
+    key: PRNGKey | None = None,
+    *,
+    double: bool = False,
+) -> Array:
+    """Temporal-difference errors δ = return_ + bootstrap_discount·Q_target(o', a*) − Q(o, a), shape (B,) or (B, M).
+
+    The action a* maximises Q_target(o', ·), or with `double` the online Q(o', ·). The target is held fixed under
+    differentiation. Each member of an ensemble bootstraps from its own target.
+    """
+    key_online, key_target = split_key(key)
+    values = q(params, batch.observation, key_online)
+    next_values = target_q(batch.next_observation, key_target)
+    if double:
+        next_value = pick(next_values, jnp.argmax(q(params, batch.next_observation, key_online), -1))
+    else:
+        next_value = next_values.max(-1)
+    target = _members(batch.return_, values) + _members(batch.bootstrap_discount, values) * next_value
+    action = jnp.broadcast_to(_members(batch.action, values), values.shape[:-1])
+    return jax.lax.stop_gradient(target) - pick(values, action)
+
+
+def huber(errors: Array, width: Scalar) -> Array:
+    """½δ² up to |δ| = h and h·(|δ| − ½h) beyond, with h = `width`."""
+    width = jnp.asarray(width)
+    clipped = jnp.clip(errors, -width, width)
+    return clipped * (errors - 0.5 * clipped)
+
+
+def td(*, loss: str = "squared", double: bool = False, huber_width: Scalar = 1.0) -> Objective:
+    """Temporal-difference error of `td_errors`; members of an ensemble add up. How many steps: see the replay.
+
+    Args:
+      loss: "squared" is δ², with no ½ (the released code); "huber" is ½δ² up to |δ| = h and h·(|δ| − ½h) beyond, with
+        h = `huber_width`.
+      double: whether the online network picks the action that the target network values.
+      huber_width: h, where the Huber loss becomes linear.
+    """
+    check_choice("loss", loss, ("squared", "huber"))
+    check_positive("huber_width", huber_width)
+
+    def term(q, target_q, params, batch, key):
+        errors = td_errors(q, target_q, params, batch, key, double=double)
+        losses = errors**2 if loss == "squared" else huber(errors, huber_width)
+        return losses.reshape(losses.shape[0], -1).sum(-1)
+
+    return Objective(per_transition=(term,), looks_at=td_looks_at(double))
+
+
+def _identity(outputs: Any) -> Any:
+    return outputs
+
+
+def feel_good(weight: Scalar, *, per: str = "transition", values: Values = _identity) -> Objective:
+    """Optimism about the start, −weight·max_a Q(first observation, a); members of an ensemble add up.
+
+    Args:
+      weight: η ≥ 0; may be traced.
+      per: "transition" gives every transition such a term for the start of its episode (the released code); "posterior"
+        counts their mean over the batch once, as the paper's L₀ is counted.
+      values: makes action values of what the network gives, see `feelgood.networks.Network`.
+    """
+    check_non_negative("weight", weight)
+    check_choice("per", per, ("transition", "posterior"))
+
+    def term(q, target_q, params, batch, key):
+        best = values(q(params, batch.first_observation, split_key(key)[0])).max(-1)
+        return -jnp.asarray(weight) * best.reshape(best.shape[0], -1).sum(-1)
+
+    def mean(q, target_q, params, batch, key):
+        losses = term(q, target_q, params, batch, key)
+        return jnp.mean(losses if batch.weight is None else batch.weight * losses)
+
+    starts = frozenset({"first_observation"})
+    if per == "posterior":
+        return Objective(per_posterior=(mean,), looks_at=starts)
+    return Objective(per_transition=(term,), looks_at=starts)
+
+
+def gaussian_prior(scale: Scalar) -> Objective:
+    """Prior N(0, scale²) on every parameter, ‖params‖²/(2·scale²); counts once. `scale` may be traced."""
+    check_positive("scale", scale)
+
+    def term(q, target_q, params, batch, key):
+        squares = sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(params)), start=jnp.zeros(()))
+        return squares / (2 * jnp.asarray(scale) ** 2)
+
+    return Objective(per_posterior=(term,))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from feelgood import agents, catalogue, envs, linear, samplers
-from feelgood.agents.zoo import Spaces
+from feelgood.agents.options import Spaces
 from feelgood.envs.diagnostic import DIAGNOSTICS
 from feelgood.studies import nchain, regret
 

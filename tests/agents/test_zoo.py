@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from feelgood.agents import ZOO, Options, Spaces, anneal, atari_hyper, make_agent, zoo
+from feelgood.agents import ZOO, Options, Spaces, anneal, atari_hyper, critics, make_agent
 from feelgood.envs import Environment, Spec
 from feelgood.envs.diagnostic import DIAGNOSTICS
 from feelgood.objectives import categorical_values, quantile_values
@@ -125,7 +125,7 @@ def learnt(request):
     tasks, randoms, seeds = (jnp.asarray(column) for column in zip(*lanes, strict=True))
     keys = jax.vmap(jax.random.key)(seeds)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(zoo, "_NUM_LEARNING_FRACTIONS", 8)  # 64 take ten minutes
+        patch.setattr(critics, "_NUM_LEARNING_FRACTIONS", 8)  # 64 take ten minutes
         values, finite = jax.jit(jax.vmap(lambda *lane: _learn(name, *lane)))(keys, tasks, randoms)
     assert finite.all()
     return name, np.asarray(values).reshape(len(TASKS), 2, NUM_SEEDS, 3, 2)

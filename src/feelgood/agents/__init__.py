@@ -9,8 +9,8 @@ from feelgood.agents.base import (
     one_member_an_episode,
     value_agent,
 )
+from feelgood.agents.options import Options, Spaces
 from feelgood.agents.recipes import ZOO, Recipe, anneal, atari_hyper, check_hyper, constant, make_agent
-from feelgood.agents.zoo import Options, Spaces
 
 __all__ = [
     "ZOO",

@@ -1,41 +1,22 @@
-"""The paper's theory as running code: regret bounds, the weights they ask for, and what sampling may cost.
-
-All is plain arithmetic on numbers, but for `curvature`, which is JAX. Constants that the paper leaves inside O(·) or
-Θ(·) are arguments that default to 1. T = HK is the number of steps, ln the natural logarithm.
-
-Where the paper's own statements differ from each other, the docstrings say so. Four that concern all of this module:
-
-- Q takes values in [0, b−1] by the boundedness assumption, and in [0, H] with b = H in linear MDPs; both hold together
-  only with b = H + 1, for which the corollary's η = 2/(5H²) is just too large. Functions here take b as it is given.
-- A Gaussian prior on w puts mass on Q outside [0, b−1], so that the assumption holds only for the truncated Q.
-- Dann et al.'s bound is quoted with κ(b/T²), used with κ(b/K²) and simplified to κ(b²/K). We use κ(b/K²).
-- The joint posterior ∝ p₀ exp(−Σ L_h) is not the product of the stages' conditionals that Algorithm 1 samples: the
-  normaliser of stage h depends on Q_{h+1}. The sampling error δ is measured against the latter, as in the proofs.
-"""
+"""Regret bounds, what they are made of, and the weights that they ask for."""
 
 import math
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from scipy import special
 
 from feelgood.checks import check_count, check_positive
-from feelgood.typing import Array, Scalar
+from feelgood.typing import Scalar
 
 __all__ = [
-    "Curvature",
     "RegretBound",
-    "Schedule",
     "Weights",
-    "allowed_error",
+    "check_sizes",
     "corollary_bound",
     "corollary_weights",
-    "cumulative_steps",
-    "curvature",
     "decoupling_coefficient_bound",
-    "lmc_schedule",
     "log_ball_mass",
     "log_ball_mass_bound",
     "prior_complexity",
@@ -43,7 +24,6 @@ __all__ = [
     "regret_bound",
     "sampling_weights",
     "theorem_weights",
-    "ulmc_schedule",
 ]
 
 
@@ -55,7 +35,7 @@ def decoupling_coefficient_bound(dimension: int, horizon: int, num_episodes: int
 
     This is the paper's proposition; the proof of its corollary has 1 + 2 ln(KH) in place of 1 + ln(2KH).
     """
-    _check_sizes(dimension, horizon, num_episodes)
+    check_sizes(dimension, horizon, num_episodes)
     return 2 * dimension * horizon * (1 + math.log(2 * num_episodes * horizon))
 
 
@@ -65,7 +45,7 @@ def prior_complexity_rate(dimension: int, horizon: int, epsilon: Scalar, constan
     Its proof has (2π√d H)^{d/2} as a factor of the prior's mass where it should be a divisor, and leaves out how far
     backups lie from the prior's centre, ‖w*‖²/2σ² ≤ 2H√d for each stage: the lemma needs H = O(√d ln(dH/ε)).
     """
-    _check_sizes(dimension, horizon)
+    check_sizes(dimension, horizon)
     check_positive("epsilon", epsilon)
     return float(constant * dimension * horizon * math.log(dimension * horizon / epsilon))
 
@@ -94,7 +74,7 @@ def prior_complexity(
       weight_norm: ρ, a number or one per stage; 2H√d if not given, as V ≤ H and ‖θ‖, ‖∫ f dμ‖ ≤ √d for |f| ≤ 1. (The
         paper's ‖μ(S)‖ ≤ √d says so only of f = 1, which is not enough where μ is signed.)
     """
-    _check_sizes(dimension, horizon)
+    check_sizes(dimension, horizon)
     if prior_variance is None:
         prior_variance = math.sqrt(dimension) * horizon
     if weight_norm is None:
@@ -204,7 +184,7 @@ def corollary_weights(
       num_episodes: K.
       prior_complexity: κ(H/K²); that of the function of this name if not given.
     """
-    _check_sizes(dimension, horizon, num_episodes)
+    check_sizes(dimension, horizon, num_episodes)
     kappa = _corollary_prior(dimension, horizon, num_episodes, prior_complexity)
     log_term = 1 + math.log(2 * horizon * num_episodes)
     return Weights(2 / (5 * horizon**2), math.sqrt(num_episodes * kappa / (dimension * horizon**3 * log_term)))
@@ -246,7 +226,7 @@ def regret_bound(
       prior_complexity: κ(b/K²), or a bound on it.
       errors: δ, (K,), or δ of each stage, (K, H), which are summed, up to 1; 0 if not given.
     """
-    _check_sizes(1, horizon, num_episodes)
+    check_sizes(1, horizon, num_episodes)
     check_positive("bound", bound)
     check_positive("loss_weight", loss_weight)
     check_positive("feel_good_weight", feel_good_weight)
@@ -302,125 +282,8 @@ def corollary_bound(
     )
 
 
-# Sampling: Theorem 2.
-
-
-class Curvature(NamedTuple):
-    """The extreme eigenvalues m, M of a Hessian, and their ratio κ = M/m."""
-
-    smallest: Array
-    largest: Array
-    condition: Array
-
-
-class Schedule(NamedTuple):
-    """How to run a sampler: step size τ, friction γ (zero where there is none) and number of steps N, arrays alike."""
-
-    step_size: np.ndarray
-    friction: np.ndarray
-    num_steps: np.ndarray
-
-
-def curvature(gram: Array, loss_weight: Scalar, prior_precision: Scalar) -> Curvature:
-    """The curvature of a stage's loss and prior, ∇²(L − ln p₀) = 2ηG + ρI.
-
-    Theorem 2 asks it of the loss alone, which is flat in some direction until the features seen span the space; and of
-    a loss without feel-good term, whose kinks make stage 1 neither smooth nor convex.
-
-    Args:
-      gram: G = Σ_τ φ_τ φ_τᵀ, (d, d), positive semi-definite.
-      loss_weight: η.
-      prior_precision: ρ > 0; 1/(√d H) for the paper's prior.
-    """
-    check_positive("loss_weight", loss_weight)
-    check_positive("prior_precision", prior_precision)
-    # Rounding can push the eigenvalues of a singular G below zero, by more than ρ.
-    extremes = jnp.maximum(jnp.linalg.eigvalsh(gram), 0)
-    smallest = 2 * loss_weight * extremes[0] + prior_precision
-    largest = 2 * loss_weight * extremes[-1] + prior_precision
-    return Curvature(smallest, largest, largest / smallest)
-
-
-def allowed_error(
-    episodes: ArrayLike, dimension: int, horizon: int, num_episodes: int, constant: Scalar = 1.0
-) -> np.ndarray:
-    """The total variation that Theorem 2 grants each stage of episode k: ε_k = c · d √ln(dT) / (Hk).
-
-    Above 1, as in the first d√ln(dT)/H episodes, it asks for nothing at all.
-    """
-    _check_sizes(dimension, horizon, num_episodes)
-    check_count("episodes", episodes)
-    log_term = math.sqrt(math.log(dimension * horizon * num_episodes))
-    return np.asarray(constant * dimension * log_term / (horizon * np.asarray(episodes, float)))
-
-
-def lmc_schedule(
-    error: ArrayLike,
-    dimension: int,
-    smallest: ArrayLike,
-    largest: ArrayLike,
-    *,
-    step_constant: Scalar = 1.0,
-    steps_constant: Scalar = 1.0,
-) -> Schedule:
-    """Langevin Monte Carlo to total variation ε: τ = c ε²/(κMd), N = ⌈c' κ²d/ε²⌉.
-
-    Args:
-      error: ε > 0.
-      dimension: d.
-      smallest: m > 0.
-      largest: M ≥ m.
-      step_constant: c.
-      steps_constant: c', which also stands for the logarithms in Θ̃.
-    """
-    epsilon, m, M = _check_spectrum(error, dimension, smallest, largest)
-    condition = M / m
-    step_size = step_constant * epsilon**2 / (condition * M * dimension)
-    return Schedule(step_size, np.zeros_like(M), np.ceil(steps_constant * condition**2 * dimension / epsilon**2))
-
-
-def ulmc_schedule(
-    error: ArrayLike,
-    dimension: int,
-    smallest: ArrayLike,
-    largest: ArrayLike,
-    *,
-    step_constant: Scalar = 1.0,
-    friction_constant: Scalar = 1.0,
-    steps_constant: Scalar = 1.0,
-) -> Schedule:
-    """Underdamped LMC in closed form, to total variation ε: τ = c ε√m/(M√d), γ = c'' √M, N = ⌈c' κ^{3/2} √d/ε⌉.
-
-    The paper writes the first moment E‖w‖ for m in the step size, and Theorem 2 nothing at all. Only with the smallest
-    curvature has τ the unit of a time, 1/√M, and Nτ = √M/m is the time the dynamics takes to mix. Its dynamics has +γP
-    where −γP is meant.
-
-    Args:
-      error: ε > 0.
-      dimension: d.
-      smallest: m > 0.
-      largest: M ≥ m.
-      step_constant: c.
-      friction_constant: c''.
-      steps_constant: c', which also stands for the logarithms in Θ̃.
-    """
-    epsilon, m, M = _check_spectrum(error, dimension, smallest, largest)
-    condition = M / m
-    step_size = step_constant * epsilon * np.sqrt(m) / (M * math.sqrt(dimension))
-    num_steps = np.ceil(steps_constant * condition**1.5 * math.sqrt(dimension) / epsilon)
-    return Schedule(step_size, friction_constant * np.sqrt(M), num_steps)
-
-
-def cumulative_steps(schedule: Schedule, horizon: int) -> float:
-    """Cumulative sampling complexity SC = Σ_k Σ_h N_{k,h}, for schedules of shape (K,), alike at all stages, or (K, H).
-
-    The paper defines SC = Σ_k J_k, which counts one of the H stages; its theorem sums over all of them, as here.
-    """
-    num_steps = np.asarray(schedule.num_steps, float)
-    return float(num_steps.sum() * (horizon if num_steps.ndim < 2 else 1))
-
-
-def _check_sizes(dimension: int, horizon: int, num_episodes: int = 1) -> None:
+def check_sizes(dimension: int, horizon: int, num_episodes: int = 1) -> None:
+    """d, H and K are counts, or a ValueError names the one that is not."""
     check_count("dimension", dimension)
     check_count("horizon", horizon)
     check_count("num_episodes", num_episodes)
@@ -446,15 +309,3 @@ def _episode_errors(errors: ArrayLike | None, num_episodes: int, horizon: int) -
         raise ValueError("errors must be total variation distances, in [0, 1]")
     # Those of stages bound that of the episode by their sum (Proposition 1), and no distance is above 1.
     return errors if errors.ndim == 1 else np.minimum(errors.sum(axis=1), 1.0)
-
-
-def _check_spectrum(
-    error: ArrayLike, dimension: int, smallest: ArrayLike, largest: ArrayLike
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    check_positive("error", error)
-    check_count("dimension", dimension)
-    check_positive("smallest", smallest)
-    arrays = np.broadcast_arrays(*(np.asarray(value, float) for value in (error, smallest, largest)))
-    if np.any(arrays[2] < arrays[1]):
-        raise ValueError(f"largest must be at least smallest, got {largest} and {smallest}")
-    return arrays[0], arrays[1], arrays[2]

@@ -1,0 +1,99 @@
+"""Critics: the network that the options ask for, with what its outputs call for."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from feelgood import networks, objectives
+from feelgood.agents.options import Options, Spaces
+from feelgood.networks import Network
+from feelgood.objectives import Objective
+from feelgood.typing import Array, PRNGKey
+
+__all__ = ["QCritic", "is_nature", "make_critic", "on_codes", "plain_model"]
+
+
+class QCritic(NamedTuple):
+    """A network with what its outputs call for: the TD term of the objective, and what priorities are made of."""
+
+    network: Network
+    td: Objective
+    priority: Callable[..., Array]
+    is_random: bool = False
+
+
+# Dabney et al. (2018): fractions drawn for each observation, in learning and in acting.
+_NUM_LEARNING_FRACTIONS, _NUM_ACTING_FRACTIONS = 64, 32
+
+
+def on_codes(
+    spaces: Spaces, options: Options, make: Callable[[PRNGKey], Any], values: Callable[..., Array] | None = None
+) -> Network:
+    """A network on codes: observations stay in their stored form until the network reads them."""
+    make_model = lambda key: networks.with_init(make(key), options.init)
+    plain = networks.network(make_model) if values is None else networks.network(make_model, values)
+
+    def apply(params, frozen, code, key=None, **settings):
+        return plain.apply(params, frozen, spaces.decode(code), key, **settings)
+
+    return plain._replace(apply=apply, is_large=len(spaces.observation_shape) == 3)
+
+
+def is_nature(spaces: Spaces, options: Options) -> bool:
+    """Whether the network is that of Mnih et al. (2015)."""
+    return options.network == "nature" or (options.network == "auto" and len(spaces.observation_shape) == 3)
+
+
+def plain_model(
+    spaces: Spaces, options: Options, dense: Callable[..., Any], num_outputs: int
+) -> Callable[[PRNGKey], Any]:
+    """`key -> model` from observations to `num_outputs` numbers, of plain or of noisy dense layers."""
+    if is_nature(spaces, options):
+        return lambda key: networks.nature_cnn(key, spaces.observation_shape, num_outputs, dense=dense)
+    return lambda key: dense(key, spaces.observation_shape, options.hidden, num_outputs)
+
+
+def _quantile_model(spaces: Spaces, options: Options, dense: Callable[..., Any]) -> Callable[[PRNGKey], Any]:
+    """Fractions enter where the head begins: after the convolutions, or before the last of several hidden layers."""
+    last = max(len(options.hidden) - 1, 1)
+    shape = spaces.observation_shape
+
+    def make(key: PRNGKey) -> Any:
+        key_trunk, key_embedding, key_head = jax.random.split(key, 3)
+        trunk: Any
+        hidden: Sequence[int]
+        if is_nature(spaces, options):
+            trunk, hidden = networks.nature_convolutions(key_trunk, shape), (512,)
+        else:
+            trunk = networks.mlp_features(key_trunk, shape, options.hidden[:last], dense=dense)
+            hidden = options.hidden[last:]
+        head = lambda num_features: dense(key_head, num_features, hidden, spaces.num_actions)
+        return networks.implicit_quantiles(key_embedding, trunk, head, num_fractions=_NUM_LEARNING_FRACTIONS)
+
+    return make
+
+
+def make_critic(spaces: Spaces, options: Options, dense: Callable[..., Any] = networks.mlp) -> QCritic:
+    """The network that the options ask for, of `dense` layers, and its TD term."""
+    double = options.double
+    if options.critic == "mean":
+        network = on_codes(spaces, options, plain_model(spaces, options, dense, spaces.num_actions))
+        return QCritic(network, objectives.td(double=double), partial(objectives.td_errors, double=double))
+    if options.critic == "categorical":
+        atoms = np.linspace(-options.v_max, options.v_max, options.num_atoms)
+        make = plain_model(spaces, options, dense, spaces.num_actions * options.num_atoms)
+        network = on_codes(
+            spaces,
+            options,
+            lambda key: networks.categorical(make(key), options.num_atoms),
+            objectives.categorical_values(atoms),
+        )
+        losses = partial(objectives.categorical_losses, atoms=atoms, double=double)
+        return QCritic(network, objectives.categorical_td(atoms, double=double), losses)
+    network = on_codes(spaces, options, _quantile_model(spaces, options, dense), objectives.quantile_values)
+    network = network._replace(act=partial(network.apply, num_fractions=_NUM_ACTING_FRACTIONS))
+    losses = partial(objectives.quantile_losses, double=double)
+    return QCritic(network, objectives.quantile_td(double=double), losses, is_random=True)

@@ -22,7 +22,8 @@ from feelgood.envs.external import atari
 from feelgood.replay.frames import Arrival
 from feelgood.training.evaluation import acting_part
 from feelgood.training.host import train
-from feelgood.training.machinery import HostProtocol, machinery
+from feelgood.training.machinery import machinery
+from feelgood.training.protocol import HostProtocol
 
 
 class Kept:

@@ -17,7 +17,7 @@ import pytest
 import tyro
 
 import feelgood
-from feelgood.results import store
+from feelgood.results import machine, store
 from feelgood.studies.frontier import FrontierStudy
 from feelgood.studies.nchain import NChainStudy
 from feelgood.studies.regret import RegretStudy
@@ -188,18 +188,18 @@ def test_a_manifest_tells_a_clean_commit_from_one_that_was_modified_since(tmp_pa
     git = lambda *words: subprocess.run(["git", "-C", str(tmp_path), *words], check=True, capture_output=True)
     package = tmp_path / "src" / "results"
     package.mkdir(parents=True)
-    (package / "store.py").write_text("one")
-    monkeypatch.setattr(store, "__file__", str(package / "store.py"))
-    assert store.describe_machine()["commit"] is None
+    (package / "machine.py").write_text("one")
+    monkeypatch.setattr(machine, "__file__", str(package / "machine.py"))
+    assert machine.describe_machine()["commit"] is None
     git("init")
     git("add", ".")
     git("-c", "user.name=x", "-c", "user.email=x@y", "commit", "-m", "One")
     (tmp_path / "notes.txt").write_text("not code")
-    told = store.describe_machine()
+    told = machine.describe_machine()
     assert len(told["commit"]) == 40
     assert told["modified"] is False
-    (package / "store.py").write_text("two")
-    assert store.describe_machine()["modified"] is True
+    (package / "machine.py").write_text("two")
+    assert machine.describe_machine()["modified"] is True
     with store.recorded(tmp_path / "out", "toy", Spec((1,), tmp_path)):
         pass
     assert f"commit {told['commit']}, modified since\n" in (tmp_path / "out" / "README.md").read_text()

@@ -24,7 +24,7 @@ from feelgood.studies.atari import AtariStudy
 from feelgood.studies.atari_presets import AGENTS, DOPAMINE, GAMES
 from feelgood.training import Interrupted
 from feelgood.training.host import Point
-from feelgood.training.machinery import HostProtocol
+from feelgood.training.protocol import HostProtocol
 
 
 @pytest.mark.parametrize(

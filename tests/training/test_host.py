@@ -24,7 +24,8 @@ from feelgood.training.evaluation import play, stacked
 from feelgood.training.group import Group
 from feelgood.training.host import train
 from feelgood.training.journal import Journal
-from feelgood.training.machinery import HostProtocol, _dealt, machinery
+from feelgood.training.machinery import _dealt, machinery
+from feelgood.training.protocol import HostProtocol
 
 LENGTHS = (3, 5, 8)
 
@@ -213,7 +214,7 @@ def test_a_run_that_dies_goes_on_from_its_last_checkpoint_with_agent_replay_and_
 
     def watched(run):
         copies = jax.tree.map(np.array, (run.agent, run.lanes))
-        saved.append((run.counters.turns, *copies, run.curve.copy()))
+        saved.append((run.counters.turns, *copies, run.curve.rows.copy()))
         checkpoint(run)
 
     def die(point):
@@ -231,7 +232,7 @@ def test_a_run_that_dies_goes_on_from_its_last_checkpoint_with_agent_replay_and_
 
     def begun(run):
         copies = jax.tree.map(np.array, (run.agent, run.lanes))
-        restored.append((run.counters.turns, *copies, run.curve.copy()))
+        restored.append((run.counters.turns, *copies, run.curve.rows.copy()))
         return begin(run)
 
     monkeypatch.setattr(host._Run, "_begin", begun)
@@ -317,10 +318,10 @@ def test_the_last_evaluation_is_at_the_end(num_steps, steps):
     assert all(np.isfinite(point.return_) for point in outcome.curve)
 
 
-def test_a_point_that_no_turn_ends_at_is_left_out_and_the_next_is_told_of():
+def test_a_point_that_no_turn_ends_at_is_left_out_and_the_next_is_told_of(tmp_path):
     # Turns end at multiples of 4: none of them is in [78, 79), so the point at 78 is due together with the last.
     told, protocol = [], dataclasses.replace(PROTOCOL, num_steps=79, evaluation_period=39)
-    outcome = train(TASK, make_agent, protocol, HYPER, 3, report=told.append)
+    outcome = train(TASK, make_agent, protocol, HYPER, 3, report=told.append, folder=tmp_path)
     assert [point.step for point in outcome.curve] == [point.step for point in told] == [0, 40, 80]
 
 
@@ -335,9 +336,12 @@ def test_every_second_it_says_how_far_it_is_and_how_fast(monkeypatch):
     np.testing.assert_allclose(np.diff(steps) / np.diff(times), speeds[1:], rtol=0.3)  # reading moves the clock
 
 
-def test_parameters_that_blow_up_end_the_run_and_are_said_to():
+def test_parameters_that_blow_up_end_the_run_and_are_said_to(tmp_path):
     protocol = dataclasses.replace(PROTOCOL, num_steps=480)
-    outcome = train(TASK, make_agent, protocol, {"step_size": 1e30}, 0)
+    outcome = train(TASK, make_agent, protocol, {"step_size": 1e30}, 0, folder=tmp_path)
+    again = train(TASK, make_agent, protocol, {"step_size": 1e30}, 0, folder=tmp_path)
+    assert again.num_steps == 0
+    assert [point.step for point in again.curve] == [point.step for point in outcome.curve]
     assert not outcome.curve[-1].is_finite
     assert np.isnan(outcome.curve[-1].return_)
     assert outcome.curve[-1].step < 480

@@ -73,7 +73,7 @@ def train(
         `feelgood.load_results`.
       report: called with a seed and each row of its curve as it is known.
       say: called with a sentence where something happens that the user should know.
-      protocol: other fields of `feelgood.training.machinery.HostProtocol`, or of `feelgood.training.Protocol` for
+      protocol: other fields of `feelgood.training.protocol.HostProtocol`, or of `feelgood.training.Protocol` for
         functional environments: batch_size, n_step, num_envs and so on.
 
     Raises:

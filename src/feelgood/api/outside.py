@@ -25,8 +25,8 @@ from feelgood.checks import check_choice, check_count
 from feelgood.envs.external import Task, vector_task
 from feelgood.results.identity import in_words
 from feelgood.training.host import Point, train
-from feelgood.training.machinery import HostProtocol, most_groups
 from feelgood.training.policy import Origin, make_task
+from feelgood.training.protocol import HostProtocol, most_groups
 from feelgood.typing import Scalar
 
 __all__ = ["Job", "carry_out", "prepare", "task_of"]
@@ -132,7 +132,7 @@ def carry_out(
 ) -> Result:
     """Trains one run after the other; see `train`. `tick` is that of `feelgood.training.host.train`, with the seed."""
     learner, origin, task, seeds, protocol = job
-    label = label_of(learner, origin, in_words(task.make) if origin.kind == "own" else None)
+    label = label_of(learner, origin, in_words(task) if origin.kind == "own" else None)
     rows, policies = [], []
 
     def known(seed: int, point: Point) -> None:

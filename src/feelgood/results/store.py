@@ -8,18 +8,14 @@ import errno
 import hashlib
 import json
 import os
-import platform
 import re
 import shlex
 import socket
-import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +24,10 @@ import pandas as pd
 from feelgood.checks import check_choice
 from feelgood.files import atomically
 from feelgood.results import readme
+from feelgood.results.machine import describe_machine
 
 __all__ = [
     "as_command",
-    "describe_machine",
     "fingerprint",
     "is_finished",
     "load_results",
@@ -327,33 +323,3 @@ def _remove_partials(output: Path) -> None:
     for partial in [*output.glob("*.partial"), *output.glob("cells/*.partial")]:
         if re.search(r"\.\d+\.partial$", partial.name):
             partial.unlink(missing_ok=True)
-
-
-def describe_machine() -> dict[str, Any]:
-    """Versions, commit (and whether the code was modified since) and devices behind a result."""
-    packages = ("feelgood", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "ale-py")
-    versions = {}
-    for name in packages:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = "not installed"
-    jax = sys.modules.get("jax")
-    return {
-        "versions": versions,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "devices": [] if jax is None else [device.device_kind for device in jax.local_devices()],
-        "commit": _git("rev-parse", "HEAD"),
-        "modified": bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".")),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-
-
-def _git(*words: str) -> str | None:
-    """What git says where this package lies, or None where it says nothing."""
-    try:
-        command = ["git", "-C", str(Path(__file__).parents[1]), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None

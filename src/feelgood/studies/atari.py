@@ -130,7 +130,7 @@ class AtariStudy(EngineOptions):
         for name in _COUNTS:
             check_count(name, getattr(self, name))
         if groups_are_ours_to_choose:
-            from feelgood.training.machinery import most_groups
+            from feelgood.training.protocol import most_groups
 
             object.__setattr__(self, "num_groups", most_groups(self.num_envs, self.num_chains, self.num_groups))
         if self.evaluation_frames % FRAMES_PER_STEP:
@@ -149,7 +149,7 @@ class AtariStudy(EngineOptions):
 
     @property
     def protocol(self) -> dict[str, Any]:
-        """Arguments of `feelgood.training.machinery.HostProtocol`."""
+        """Arguments of `feelgood.training.protocol.HostProtocol`."""
         steps = {
             "num_steps": self.num_frames // FRAMES_PER_STEP,
             "evaluation_period": self.evaluation_frames // FRAMES_PER_STEP,

@@ -67,7 +67,7 @@ class Settings(NamedTuple):
 def settings(run: Run) -> Settings:
     """All hyper-parameters, the protocol and the options of the agent."""
     from feelgood import agents
-    from feelgood.training.machinery import HostProtocol
+    from feelgood.training.protocol import HostProtocol
 
     hyper = {**agents.atari_hyper(run.agent, run.emulator["pixel_scale"], run.form), **run.point}
     options = agents.Options(double=True, form=run.form, init=run.init, prioritized=run.prioritized)

@@ -16,7 +16,7 @@ environments take turns, so that one steps also while the device chooses for ano
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,43 +28,15 @@ from feelgood.agents import Agent, AgentState, Spaces, constant
 from feelgood.envs.external import Task
 from feelgood.replay.frames import Arrival
 from feelgood.training.batch import Interrupted, stop_on_signal
+from feelgood.training.curve import Curve, Point
 from feelgood.training.evaluation import Evaluator, acting_part, policy_of
 from feelgood.training.group import Group, Tally
 from feelgood.training.journal import Journal
-from feelgood.training.machinery import HostProtocol, Machinery, machinery
+from feelgood.training.machinery import Machinery, machinery
+from feelgood.training.protocol import HostProtocol
 from feelgood.typing import Array, Scalar
 
 __all__ = ["Outcome", "Point", "train"]
-
-
-class Point(NamedTuple):
-    """One evaluation, and the training that led to it.
-
-    Attributes:
-      step: environment steps so far, of all environments.
-      return_: mean return of the evaluation's episodes, raw rewards; NaN where parameters are no longer finite.
-      return_spread: their standard deviation.
-      episode_length: their mean length in steps.
-      training_return: mean raw return of the training episodes (lives, where a life is an episode) that ended since the
-        last evaluation; NaN where none did.
-      num_episodes: how many these are.
-      action_changes: share of training steps since then in which an environment did not do what it did in the step
-        before; NaN where there were none. Near 0, what acts takes no notice of what it sees.
-      potential: mean of the potential over the gradient steps since the last evaluation; NaN where there were none.
-      seconds: of work so far, before a resumption too.
-      is_finite: whether all parameters were finite.
-    """
-
-    step: int
-    return_: float
-    return_spread: float
-    episode_length: float
-    training_return: float
-    num_episodes: int
-    action_changes: float
-    potential: float
-    seconds: float
-    is_finite: bool
 
 
 class Outcome(NamedTuple):
@@ -159,16 +131,12 @@ class _Run:
         report: Callable[[Point], None],
         tick: Callable[[int, float], None],
     ):
-        self.task, self.parts, self.protocol, self.report, self.tick = task, parts, protocol, report, tick
+        self.task, self.parts, self.protocol, self.tick = task, parts, protocol, tick
         self.hyper = jax.tree.map(jnp.asarray, dict(hyper))
-        key_init, self.key_act, self.key_learn, self.key_evaluate, key_envs = jax.random.split(jax.random.key(seed), 5)
+        key_init, self.key_act, self.key_learn, key_evaluate, key_envs = jax.random.split(jax.random.key(seed), 5)
         self.seed_envs = int(jax.random.randint(key_envs, (), 0, 2**30))
         self.agent, self.lanes = parts.init(key_init, self.hyper)
         self.counters, self.began = _Counters(), time.monotonic()
-        num_points = -(-protocol.num_steps // protocol.evaluation_period) + 1
-        self.curve = np.full((num_points, len(Point._fields)), np.nan)
-        self.evaluations: dict[int, Future] = {}
-        self.num_reported = 0
         self.journal: Journal | None = None
         self.potentials: list[Any] = []
         with ThreadPoolExecutor(1) as pool:  # emulators take as long to make as XLA takes to compile
@@ -184,6 +152,7 @@ class _Run:
             max_steps=protocol.max_evaluation_steps,
             num_places=num_evaluators,
         )
+        self.curve = Curve(protocol.num_steps, protocol.evaluation_period, self.evaluator, key_evaluate, report)
 
     def _lowered(self) -> list[Any]:
         """Acting and learning, ready to be compiled."""
@@ -215,28 +184,23 @@ class _Run:
         self.journal = Journal(folder, label, self.protocol.num_rows, self.num_spare, row)
         found = self.journal.restore(self._all_but_frames())
         if found is not None:
-            self.agent, lanes, counters, curve = found
-            self.counters, self.curve = _Counters(*(x.item() for x in counters)), np.array(curve)
+            self.agent, lanes, counters, rows = found
+            self.counters, self.curve.rows = _Counters(*(x.item() for x in counters)), np.array(rows)
             self.lanes.frames.frame.delete()  # two rings would not fit where one does
             stored = jnp.asarray(self.journal.rows(self.counters.turns))
             self.lanes = lanes._replace(frames=lanes.frames._replace(frame=stored))
             say(f"continuing from step {self.step}; the environments begin new episodes")
             for step, policy in self.journal.snapshots(jax.eval_shape(policy_of, self.agent)).items():
-                index = self._index(step)
-                if step <= self.step and np.isnan(self.curve[index, 1]):
-                    self._submit(index, policy)
+                if step <= self.step and not self.curve.is_evaluated(step):
+                    self.curve.evaluate(step, policy)
                 else:
                     self.journal.forget(step)
         self.saved, self.saved_turns = time.monotonic(), self.counters.turns
 
-    def _index(self, step: int) -> int:
-        """The point of the curve that was last due at a step; the last one is due at the end of the budget."""
-        return len(self.curve) - 1 if step >= self.protocol.num_steps else step // self.protocol.evaluation_period
-
     def _all_but_frames(self) -> Any:
         """What a checkpoint holds; the frames are in the journal already."""
         lanes = self.lanes._replace(frames=self.lanes.frames._replace(frame=jnp.zeros((0,), jnp.uint8)))
-        return self.agent, lanes, tuple(map(np.asarray, self._counted())), self.curve
+        return self.agent, lanes, tuple(map(np.asarray, self._counted())), self.curve.rows
 
     def _counted(self) -> _Counters:
         return self.counters._replace(seconds=self.counters.seconds + time.monotonic() - self.began)
@@ -244,8 +208,7 @@ class _Run:
     def _checkpoint(self) -> None:
         assert self.journal is not None
         copy = lambda leaf: jnp.copy(leaf) if isinstance(leaf, jax.Array) else leaf.copy()
-        evaluated = [int(row[0]) for row in self.curve[: self.num_reported]]
-        self.journal.checkpoint(jax.tree.map(copy, self._all_but_frames()), evaluated)
+        self.journal.checkpoint(jax.tree.map(copy, self._all_but_frames()), self.curve.reported_steps())
         self.saved, self.saved_turns = time.monotonic(), self.counters.turns
 
     def _checkpoint_is_due(self) -> bool:
@@ -255,13 +218,13 @@ class _Run:
 
     # Evaluation.
 
-    def _evaluate(self, index: int) -> None:
+    def _evaluate(self) -> None:
         """Asks for a point of the curve: what training was like is known now, what the policy is worth later."""
         tally = Tally(*(sum(values) for values in zip(*(group.tally for group in self.groups), strict=True)))
         mean = lambda total, count: total / count if count else np.nan
         is_finite = bool(self.parts.is_finite(self.agent))
         potential = float(np.mean(jax.device_get(self.potentials))) if self.potentials else np.nan
-        self.curve[index] = Point(
+        point = Point(
             step=self.step,
             return_=np.nan,
             return_spread=np.nan,
@@ -273,6 +236,7 @@ class _Run:
             seconds=self._counted().seconds,
             is_finite=is_finite,
         )
+        self.curve.add(point)
         self.potentials = []
         for group in self.groups:
             group.tally = Tally()
@@ -280,24 +244,7 @@ class _Run:
             policy = policy_of(self.agent)
             if self.journal is not None:
                 self.journal.snapshot(self.step, policy)
-            self._submit(index, policy)
-
-    def _submit(self, index: int, policy: AgentState) -> None:
-        self.evaluations[index] = self.evaluator.submit(jax.random.fold_in(self.key_evaluate, index), policy)
-
-    def _collect(self) -> None:
-        """Takes in the evaluations that are done and reports the curve as far as it is known."""
-        for index, future in list(self.evaluations.items()):
-            if future.done():
-                returns, lengths = future.result()
-                self.curve[index, 1:4] = returns.mean(), returns.std(), lengths.mean()
-                del self.evaluations[index]
-        while self.num_reported < len(self.curve) and self.num_reported not in self.evaluations:
-            if not np.isnan(self.curve[self.num_reported, 0]):
-                self.report(_point(self.curve[self.num_reported]))
-            elif self.num_reported >= self._index(self.step):
-                break  # else no turn ended where it was due
-            self.num_reported += 1
+            self.curve.evaluate(self.step, policy)
 
     # The loop.
 
@@ -309,9 +256,9 @@ class _Run:
         self._begin()
         self.ticked = lap(), self.step
         if self.counters.turns == 0:
-            self._evaluate(0)
+            self._evaluate()
         with stop_on_signal() as stop:
-            while self.counters.turns < num_turns and not stop.is_set():
+            while self.counters.turns < num_turns and not stop.is_set() and self.curve.is_alive(self.step):
                 t0 = lap()
                 arrival = self.group.receive()
                 t1 = lap()
@@ -326,27 +273,24 @@ class _Run:
                 t4 = lap()
                 for part, spent in zip(seconds, (t1 - t0, t2 - t1, t3 - t2, t4 - t3), strict=True):
                     seconds[part] += spent
-                if not self._is_alive():
-                    break
             if stop.is_set():
                 if self.journal is not None:
                     self._checkpoint()
                     self.journal.flush()
                 raise Interrupted
             self._keep_end()  # what is learnt is safe before the last evaluations are waited for
-            while self.evaluations and not stop.is_set():
-                wait(self.evaluations.values(), timeout=0.2)
-                self._collect()
+            while self.curve.is_waiting() and not stop.is_set():
+                self.curve.wait(0.2)
+                self.curve.collect(self.step)
             if stop.is_set():
                 raise Interrupted
-        self._collect()
+        self.curve.collect(self.step)
         self._keep_end()
         seconds["total"] = lap() - self.began
         for name in ("waiting", "stepping"):
             seconds[name] = float(np.mean([getattr(group, f"seconds_{name}") for group in self.groups]))
         num_steps = (self.counters.turns - first_turn) * protocol.num_lanes
-        curve = [_point(row) for row in self.curve if not np.isnan(row[0])]
-        return Outcome(curve, self.agent, seconds, num_steps)
+        return Outcome(self.curve.points(), self.agent, seconds, num_steps)
 
     def _keep_end(self) -> None:
         """Keeps a run that is at its end; a disk that does not take it costs the folder, but not what was learnt."""
@@ -404,17 +348,13 @@ class _Run:
         if now - before > 1:
             self.tick(self.step, (self.step - step) / (now - before))
             self.ticked = now, self.step
-        index = self._index(self.step)
-        if index > self._index(self.step - self.protocol.num_lanes):
-            self._evaluate(index)
-        if self.evaluations or self.num_reported <= index:
-            self._collect()
+        index = self.curve.index(self.step)
+        if index > self.curve.index(self.step - self.protocol.num_lanes):
+            self._evaluate()
+        if self.curve.is_waiting() or self.curve.num_reported <= index:
+            self.curve.collect(self.step)
         if self.journal is not None and self._checkpoint_is_due():
             self._checkpoint()
-
-    def _is_alive(self) -> bool:
-        """Whether parameters were finite when last looked at."""
-        return bool(self.curve[self._index(self.step), -1] != 0)
 
     def close(self) -> None:
         """Ends threads and environments, each whatever happens to the others."""
@@ -424,7 +364,3 @@ class _Run:
             for group in self.groups:
                 stack.callback(group.close)
             stack.callback(self.evaluator.close)
-
-
-def _point(row: np.ndarray) -> Point:
-    return Point(*(kind(value) for kind, value in zip(Point.__annotations__.values(), row, strict=True)))

@@ -17,7 +17,8 @@ from feelgood.checks import check_choice, check_count, check_positive
 from feelgood.envs.external import Task, atari, gym_task
 from feelgood.files import atomically
 from feelgood.training.evaluation import Evaluator, play
-from feelgood.training.machinery import HostProtocol, Machinery, machinery
+from feelgood.training.machinery import Machinery, machinery
+from feelgood.training.protocol import HostProtocol
 from feelgood.typing import Array, Scalar
 
 __all__ = ["OWN", "Origin", "Policy", "make_task", "playing_parts", "zoo_agent"]

@@ -24,6 +24,7 @@ from feelgood.envs import Environment
 from feelgood.envs.external import Task, functional_task, vector_task
 from feelgood.files import atomically
 from feelgood.results import store
+from feelgood.results.machine import describe_machine
 from feelgood.training.evaluation import policy_of
 from feelgood.training.policy import OWN, Origin, Policy, make_task, playing_parts, zoo_agent
 
@@ -56,7 +57,7 @@ def save_policy(folder: str | Path, policy: Policy) -> list[Path]:
         "task": {"kind": policy.origin.kind, "name": policy.origin.name, "settings": dict(policy.origin.settings)},
         "num_chains": policy.num_chains,
         "arrays": hashlib.sha256(data).hexdigest(),
-        "versions": store.describe_machine()["versions"],
+        "versions": describe_machine()["versions"],
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     try:

@@ -1,0 +1,121 @@
+"""The curve of a run: what training was like is known when a point is due, what its policy is worth some time later."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from feelgood.agents import AgentState
+from feelgood.training.evaluation import Evaluator
+from feelgood.typing import PRNGKey
+
+__all__ = ["Curve", "Point"]
+
+
+class Point(NamedTuple):
+    """One evaluation, and the training that led to it.
+
+    Attributes:
+      step: environment steps so far, of all environments.
+      return_: mean return of the evaluation's episodes, raw rewards; NaN where parameters are no longer finite.
+      return_spread: their standard deviation.
+      episode_length: their mean length in steps.
+      training_return: mean raw return of the training episodes (lives, where a life is an episode) that ended since the
+        last evaluation; NaN where none did.
+      num_episodes: how many these are.
+      action_changes: share of training steps since then in which an environment did not do what it did in the step
+        before; NaN where there were none. Near 0, what acts takes no notice of what it sees.
+      potential: mean of the potential over the gradient steps since the last evaluation; NaN where there were none.
+      seconds: of work so far, before a resumption too.
+      is_finite: whether all parameters were finite.
+    """
+
+    step: int
+    return_: float
+    return_spread: float
+    episode_length: float
+    training_return: float
+    num_episodes: int
+    action_changes: float
+    potential: float
+    seconds: float
+    is_finite: bool
+
+
+class Curve:
+    """The points of a run, and the evaluations that are under way.
+
+    Attributes:
+      rows: a row for each point, its fields in order; NaN what is not known yet.
+      num_reported: points that have been reported, or were never due.
+    """
+
+    def __init__(
+        self,
+        num_steps: int,
+        period: int,
+        evaluator: Evaluator,
+        key: PRNGKey,
+        report: Callable[[Point], None] = lambda point: None,
+    ):
+        self.num_steps, self.period, self.evaluator, self.key, self.report = num_steps, period, evaluator, key, report
+        self.rows = np.full((-(-num_steps // period) + 1, len(Point._fields)), np.nan)
+        self.num_reported = 0
+        self._evaluations: dict[int, Future] = {}
+
+    def index(self, step: int) -> int:
+        """The point that was last due at a step; the last one is due at the end of the budget."""
+        return len(self.rows) - 1 if step >= self.num_steps else step // self.period
+
+    def add(self, point: Point) -> None:
+        """A point whose evaluation is not known."""
+        self.rows[self.index(point.step)] = point
+
+    def is_evaluated(self, step: int) -> bool:
+        """Whether it is known what the policy of a point is worth."""
+        return not np.isnan(self.rows[self.index(step), 1])
+
+    def is_alive(self, step: int) -> bool:
+        """Whether parameters were finite when last looked at."""
+        return bool(self.rows[self.index(step), -1] != 0)
+
+    def evaluate(self, step: int, policy: AgentState) -> None:
+        """Asks what the policy of a point is worth."""
+        index = self.index(step)
+        self._evaluations[index] = self.evaluator.submit(jax.random.fold_in(self.key, index), policy)
+
+    def collect(self, step: int) -> None:
+        """Takes in the evaluations that are done, and reports the curve as far as it is known at a step of the run."""
+        for index, future in list(self._evaluations.items()):
+            if future.done():
+                returns, lengths = future.result()
+                self.rows[index, 1:4] = returns.mean(), returns.std(), lengths.mean()
+                del self._evaluations[index]
+        while self.num_reported < len(self.rows) and self.num_reported not in self._evaluations:
+            if not np.isnan(self.rows[self.num_reported, 0]):
+                self.report(_point(self.rows[self.num_reported]))
+            elif self.num_reported >= self.index(step):
+                break  # else no turn ended where it was due
+            self.num_reported += 1
+
+    def is_waiting(self) -> bool:
+        """Whether evaluations are under way."""
+        return bool(self._evaluations)
+
+    def wait(self, seconds: float) -> None:
+        """Waits for the evaluations that are under way."""
+        wait(self._evaluations.values(), timeout=seconds)
+
+    def reported_steps(self) -> list[int]:
+        """Steps of the points that have been reported."""
+        return [int(row[0]) for row in self.rows[: self.num_reported] if not np.isnan(row[0])]
+
+    def points(self) -> list[Point]:
+        """All that there are."""
+        return [_point(row) for row in self.rows if not np.isnan(row[0])]
+
+
+def _point(row: np.ndarray) -> Point:
+    return Point(*(kind(value) for kind, value in zip(Point.__annotations__.values(), row, strict=True)))

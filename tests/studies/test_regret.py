@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from feelgood.results import store
-from feelgood.studies import regret
+from feelgood.studies import regret, regret_parts
 
 
 def small(output, **options):
@@ -26,14 +26,14 @@ def small(output, **options):
 def finished(tmp_path_factory):
     """A study's folder, files and words, and the seeds of each of its batches of runs with their algorithm."""
     output = tmp_path_factory.mktemp("regret")
-    said, seeds, run = [], [], regret._regrets
+    said, seeds, run = [], [], regret_parts._regrets
 
     def spy(mdp, algorithm, num_episodes, scales, used):
         seeds.append((algorithm, set(used)))
         return run(mdp, algorithm, num_episodes, scales, used)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(regret, "_regrets", spy)
+        patch.setattr(regret_parts, "_regrets", spy)
         paths = regret.run(small(output), said.append)
     return output, paths, said, seeds
 
@@ -74,7 +74,7 @@ def test_tuning_and_reporting_never_share_a_seed(finished):
 
 def test_finished_cells_are_not_run_again(finished, monkeypatch):
     output = finished[0]
-    monkeypatch.setattr(regret, "_regrets", lambda *_: pytest.fail("ran again"))
+    monkeypatch.setattr(regret_parts, "_regrets", lambda *_: pytest.fail("ran again"))
     before = (output / "summary.md").read_text()
     regret.run(small(output), lambda text: None)
     assert (output / "summary.md").read_text() == before
@@ -82,7 +82,7 @@ def test_finished_cells_are_not_run_again(finished, monkeypatch):
 
 @pytest.mark.parametrize("part", regret.PARTS)
 def test_the_tasks_of_every_part_can_travel_to_another_machine(tmp_path, part):
-    first = [next(plan) for plan in regret._PARTS[part](small(tmp_path))]
+    first = [next(plan) for plan in regret_parts.PLANS[part](small(tmp_path))]
     tasks = [task for asked in first for task in asked]
     assert tasks
     assert len({task.file for task in tasks}) >= len({task.name for task in tasks})

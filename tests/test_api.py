@@ -17,6 +17,8 @@ import feelgood
 from feelgood import api, networks, objectives, samplers
 from feelgood.agents import ZOO, Options, anneal, atari_hyper, make_agent, value_agent
 from feelgood.envs import Spec, nchain
+from feelgood.envs.diagnostic import two_armed
+from feelgood.envs.external import vector_task
 from feelgood.envs.gym import GymEnv
 from feelgood.training import Interrupted, Protocol, run_batch, trainer
 
@@ -181,9 +183,34 @@ def test_runs_inside_xla_are_stopped_and_go_on_from_their_folder(inside, tmp_pat
         partial(train, hyper={"step_size": 0.03}),
         partial(elsewhere, nchain(4, small_reward=0.5)),
         partial(elsewhere, chain._replace(step=pays_less)),
+        partial(elsewhere, chain._replace(encode=lambda observation: chain.encode(observation))),
+        partial(train, schedule=lambda hyper, progress: {**hyper, "step_size": 0.0}),
     ):
         with pytest.raises(ValueError, match=r"checkpoint .* belongs to another run"):
             change()
+
+
+def test_a_folder_knows_the_schedule_and_every_part_of_a_task_of_your_own(tmp_path):
+    task = vector_task(levers, "levers")
+    train = partial(feelgood.train, "dqn", folder=tmp_path, num_steps=64, num_envs=4)
+    train(task)
+    changes = (
+        partial(train, task._replace(transform_reward=lambda reward: 0 * reward)),
+        partial(train, task._replace(decode=lambda code: 2 * code)),
+        partial(train, task, schedule=lambda hyper, progress: {**hyper, "step_size": 0.0}),
+    )
+    for change in changes:
+        with pytest.raises(ValueError, match="another run"):
+            change()
+    train(task)  # which is still there
+
+
+def test_a_run_inside_xla_that_diverges_has_no_return():
+    # The network's values are NaN from the first update on, of which argmax makes the action that pays.
+    env = two_armed((1.0, -1.0)).environment
+    result = feelgood.train("dqn", env, hyper={"step_size": 1e30}, **TINY)
+    assert not result.curve["finite"].iloc[-1]
+    assert np.isnan(result.curve["return"].iloc[-1])
 
 
 def test_observations_of_whole_numbers_without_bounds_are_stepped_outside_too():
@@ -261,6 +288,8 @@ def test_control_names_members_of_the_zoo_and_their_hyper_parameters():
         ),
         ("fg_ulmcdqn", levers, {"hyper": {"step_size": -1.0}}, "step_size must be positive and finite, got -1"),
         ("dqn", levers, {"hyper": {"step_size": -1.0}}, "step_size must be positive and finite, got -1"),
+        ("dqn", levers, {"hyper": {"adam_epsilon": 0.0}}, "adam_epsilon must be positive and finite, got 0"),
+        ("fg_ulmcdqn", levers, {"hyper": {"bias_epsilon": 0.0}}, "bias_epsilon must be positive and finite, got 0"),
         ("dqn", levers, {"hyper": {"final_epsilon": 2.0}}, r"final_epsilon must be in \[0, 1\], got 2"),
         (
             "fg_ulmcdqn",

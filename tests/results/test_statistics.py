@@ -238,3 +238,17 @@ def test_sample_efficiency_is_the_statistic_at_every_time_that_all_runs_have():
 def test_an_unknown_statistic_is_refused(call):
     with pytest.raises(ValueError, match="statistic must be one of 'mean', 'iqm', got 'iqn'; did you mean 'iqm'"):
         call(tidy(SCORES), "iqn")
+
+
+def test_a_run_with_parameters_that_are_not_finite_diverged_whatever_it_scores():
+    table = curves([[1.0, 2, 3], [1.0, 9, 9]]).assign(finite=[True, True, True, True, True, False])
+    assert statistics.diverged(table) == "1 of 2 of a"
+    assert final_scores(table, last=1)["score"].tolist() == pytest.approx([3, np.nan], nan_ok=True)
+
+
+def test_in_sample_efficiency_runs_that_diverge_count_until_then():
+    returns = np.array([[1.0, 2, 3], [3.0, 4, np.nan]])
+    found = statistics.sample_efficiency(curves(returns), "mean")
+    assert found["value"].tolist() == [2, 3, 3]
+    gone = statistics.sample_efficiency(pd.concat([curves(returns[:1]), curves(returns[1:], agent="b")]), "mean")
+    assert gone.groupby("agent")["step"].max().to_dict() == {"a": 2000, "b": 1000}

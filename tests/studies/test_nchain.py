@@ -118,6 +118,24 @@ def test_tuning_halves_on_seeds_that_reporting_never_sees(fake_runs, monkeypatch
     assert curves[0]["step_size"].unique() == [2.0]
 
 
+def test_a_point_of_which_a_run_diverged_does_not_win(fake_runs, monkeypatch, tmp_path):
+    ran = fake_runs(lambda cell, point, seed: point["step_size"])
+    run = cells._run
+
+    def with_one_diverged(cell, progress, checkpoint):
+        table = run(cell, progress, checkpoint)
+        best = table["point"].map(lambda i: cell.points[i]["step_size"] == 3.0)
+        return table.assign(finite=~(best & (table["seed"] == table["seed"].max()) & (table["step"] > 0)))
+
+    monkeypatch.setattr(cells, "_run", with_one_diverged)
+    monkeypatch.setitem(GRIDS, "dqn", {"step_size": (1.0, 2.0, 3.0)})
+    study = NChainStudy(agents=("dqn",), tuning_seeds=(2, 3), num_kept=2, num_seeds=4)
+    _, table = carried_out(nchain.plan(study, 25, "dqn"), tmp_path)
+    assert ran[-1].points[0] == {"step_size": 2.0}
+    assert table.set_index("step_size")["count"].to_dict() == {1.0: 5, 2.0: 5, 3.0: 2}
+    assert table.set_index("step_size")["score"].isna().to_dict() == {1.0: False, 2.0: False, 3.0: True}
+
+
 def test_the_seeds_in_the_manifest_are_those_of_the_runs(fake_runs, monkeypatch, tmp_path):
     ran = fake_runs(lambda cell, point, seed: point["step_size"])
     monkeypatch.setitem(GRIDS, "dqn", {"step_size": (1.0, 2.0)})

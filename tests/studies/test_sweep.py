@@ -101,6 +101,15 @@ def test_both_scores_of_the_winner_are_said_and_which_one_to_report(swept):
     assert text.index("| 2 | 3 | 3 | 10.00 |") < text.index("| 2 | 2 | 3 | 9.00 |") < text.index("| 1 | 3 | 1 | 7.00 |")
 
 
+def test_runs_of_the_winner_that_diverged_are_left_out_and_named(swept, tmp_path):
+    points, curves = pd.read_csv(tmp_path / "sweep.csv"), pd.read_parquet(tmp_path / "curves.parquet")
+    study = SweepStudy(agent="ulmcdqn", num_seeds=3)
+    text = sweep.as_markdown(study, points, curves.assign(finite=curves["seed"] < 2))
+    # Seeds 0 and 1 score 5 and 6: t(0.975, 1)/2 = 6.35.
+    assert "it is 5.50 ± 6.35 (95% confidence interval): report this one. Runs that diverged" in text
+    assert "are left out: 1 of 3 of ulmcdqn." in text
+
+
 def test_without_a_grid_that_of_the_agent_is_taken(fake_runs, monkeypatch, tmp_path):
     ran = fake_runs(lambda cell, point, seed: point["step_size"])
     monkeypatch.setitem(GRIDS, "dqn", {"step_size": (0.1, 0.2, 0.3)})

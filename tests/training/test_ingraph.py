@@ -146,6 +146,14 @@ def test_the_target_is_the_network_as_it_was_at_the_last_multiple_of_the_period(
     np.testing.assert_array_equal(state.agent.sampler.memory, np.arange(80) // period * period)
 
 
+def test_targets_are_copied_in_time_when_gradient_steps_are_more_than_an_int32_can_count():
+    chunk, period = 2**31 // 40 + 12, 15
+    one = trainer(constant_reward().environment, spy(), dataclasses.replace(SPIED, target_period=period))
+    state, _ = jax.jit(one.advance)(one.init(jax.random.key(0), {}), {}, jnp.int32(chunk))
+    copied = [k for k in range(1, 41) if (40 * chunk + k) % period == 0]
+    assert state.agent.target == copied[-1] < 40
+
+
 def test_the_warm_up_comes_on_top_of_the_budget_and_without_updates():
     states, _ = spied()
     assert [int(state.replay.size[0]) for state in states] == [9, 29, 30]

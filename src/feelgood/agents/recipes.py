@@ -7,7 +7,7 @@ from typing import Any
 
 from feelgood.agents import zoo
 from feelgood.agents.base import Agent
-from feelgood.agents.zoo import Hyper, Options, Spaces
+from feelgood.agents.options import Hyper, Options, Spaces
 from feelgood.checks import check_choice, check_fraction, check_non_negative, check_positive, check_probability
 from feelgood.typing import Scalar
 
@@ -191,10 +191,10 @@ _ALLOWED: dict[str, Callable[[str, Any], None]] = {
     "inverse_temperature": partial(check_positive, infinite=True),
     "friction": check_positive,
     "bias_factor": check_non_negative,
-    "bias_epsilon": check_non_negative,
+    "bias_epsilon": check_positive,
     "feel_good_weight": check_non_negative,
     "average": check_fraction,
-    "adam_epsilon": check_non_negative,
+    "adam_epsilon": check_positive,
     "initial_epsilon": check_probability,
     "final_epsilon": check_probability,
     "epsilon_fraction": check_probability,

@@ -55,7 +55,7 @@ def train_inside(
         protocol.num_chunks,
         np.asarray(seeds),
         {name: jnp.full(len(seeds), value, jnp.float32) for name, value in learner.hyper.items()},
-        label=label_of(learner, protocol, *map(in_words, environment[:2]), environment.spec),
+        label=label_of(learner, protocol, in_words(environment)),
         path=path,
         keep_last=True,
         report=lambda progress: tell(progress.curves, progress.chunk),
@@ -73,7 +73,7 @@ def _evaluation(curves: Curves, run: int, chunk: int) -> dict[str, Any]:
         return {"return": curves.initial[run].item(), **before, "finite": True}
     record: Record = jax.tree.map(lambda values: values[run, chunk - 1].item(), curves.record)
     return {
-        "return": record.evaluation,
+        "return": record.evaluation if record.is_finite else np.nan,  # NaN has no best action, but argmax gives one
         "training_return": record.training_return / record.num_episodes if record.num_episodes else np.nan,
         "num_episodes": record.num_episodes,
         "potential": record.potential,

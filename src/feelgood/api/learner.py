@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, check_hyper
+from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal, check_hyper
 from feelgood.checks import check_choice, check_count, check_finite, check_kind
 from feelgood.envs import Environment
 from feelgood.envs.external import Task
@@ -74,6 +74,8 @@ def make_learner(agent: str | MakeAgent, hyper, options: Options, own: Mapping[s
 def label_of(learner: Learner, *facts: Any) -> str:
     """What a checkpoint belongs to. Of functions that are your own it knows what `in_words` tells."""
     make = None if learner.name in ZOO else in_words(learner.make)
+    if learner.schedule is not anneal:
+        facts = (*facts, in_words(learner.schedule))
     return f"{learner.name} {store.fingerprint(dict(learner.hyper), vars(learner.options), make, *facts)}"
 
 

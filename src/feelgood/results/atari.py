@@ -194,7 +194,7 @@ def overall(curves: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
       Columns agent, games, runs; iqm (interquartile mean) and mean with `_low` and `_high`, 95% intervals of the
-      stratified bootstrap (none where no game has two runs); paper_mean, the same mean of the paper's table.
+      stratified bootstrap (none where a game has one run); paper_mean, the same mean of the paper's table.
     """
     runs = per_seed(curves)
     score = [human_normalised(game, last) for game, last in zip(runs["game"], runs["last_10"], strict=True)]
@@ -204,8 +204,9 @@ def overall(curves: pd.DataFrame) -> pd.DataFrame:
     scores = scores[scores["agent"].map(have_all).astype(bool)]
     tables = {name: statistics.aggregate(scores, name) for name in ("iqm", "mean")}
     table = tables["iqm"][["agent", "tasks", "runs"]].rename(columns={"tasks": "games"})
-    # One run of each game can only be drawn as it is, which is no interval.
-    sure = table["runs"] > table["games"]
+    # One run of a game can only be drawn as it is, which is no interval.
+    fewest = scores.groupby(["agent", "task"]).size().groupby("agent").min()
+    sure = table["agent"].map(fewest) > 1
     for name, estimates in tables.items():
         ends = {f"{name}_{end}": estimates[end].where(sure) for end in ("low", "high")}
         table = table.assign(**{name: estimates["value"]}, **ends)

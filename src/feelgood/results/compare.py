@@ -121,7 +121,7 @@ def compare(a: Side, b: Side) -> Comparison:
         if lost:
             notes.append(f"{lost} of {len(side.scores)} runs of {side.name} diverged and are left out")
     fewest = min(min(row["runs_a"], row["runs_b"]) for row in rows)
-    if fewest < 5:
+    if fewest < 10:
         notes.append(f"with {fewest} run{'s' if fewest > 1 else ''} a task an interval is narrower than it should be")
     return Comparison(a.name, b.name, a.columns.score, lower, pd.DataFrame(rows), list(dict.fromkeys(notes)))
 

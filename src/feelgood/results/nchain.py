@@ -113,6 +113,12 @@ def as_markdown(summary: pd.DataFrame) -> str:
             f"| {row.training_success:.1%} ± {row.training_success_ci:.1%} | {row.ever_succeeds:.0%} | {first} "
             f"| {row.late_optimal:.0%} | {row.diverged} |"
         )
+    seeds = int(summary["seeds"].min())
+    lines += [
+        "",
+        "± is a 95% confidence interval by Student's t, too narrow where nearly all seeds succeed or nearly all fail: "
+        f"when {seeds} seeds do the same, up to {1 - 0.05 ** (1 / seeds):.1%} of all may do otherwise (95%, exact).",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -112,14 +112,20 @@ def layout(table: pd.DataFrame) -> Layout:
 
 
 def _plain(curves: pd.DataFrame, columns: Layout) -> pd.DataFrame:
-    """The columns agent, task, seed, time and score, NaN where that is not finite; one row per run and time."""
+    """The columns agent, task, seed, time and score, one row per run and time.
+
+    The score is NaN where it is not finite, or where the parameters were not (`finite`), as argmax makes an action of
+    values that are NaN.
+    """
+    score = curves[columns.score].astype(float)
+    is_finite = np.isfinite(score) & (curves["finite"].astype(bool) if "finite" in curves else True)
     table = pd.DataFrame(
         {
             "agent": curves[columns.agent].astype(str),
             "task": columns.task_names(curves),
             "seed": curves["seed"],
             "time": curves[columns.time],
-            "score": curves[columns.score].astype(float).where(lambda score: np.isfinite(score)),
+            "score": score.where(is_finite),
         }
     )
     twice = table.duplicated(["agent", "task", "seed", "time"])
@@ -309,18 +315,20 @@ def probability_of_improvement(
 def sample_efficiency(curves: pd.DataFrame, statistic: str = "iqm", num_draws: int = 200) -> pd.DataFrame:
     """The statistic of each agent over all of its tasks at every time that all its runs have: agent, time, value, …
 
-    Whole curves are resampled, the same ones at every time.
+    Whole curves are resampled, the same ones at every time. Runs that diverged count until then; times at which a task
+    has none left are left out.
     """
     check_choice("statistic", statistic, STATISTICS)
     columns = layout(curves)
-    named = curves.assign(_task=columns.task_names(curves))
     rows = []
-    for agent, group in named.groupby(columns.agent, sort=False):
-        wide = group.pivot_table(index=["_task", "seed"], columns=columns.time, values=columns.score, sort=False)
-        wide = wide.dropna(axis=1).sort_index(axis=1)
-        per_task = [task.to_numpy(float) for _, task in wide.groupby(level=0, sort=False)]
-        for i, time in enumerate(wide.columns):
-            runs = [task[:, i] for task in per_task]
+    for agent, group in _plain(curves, columns).groupby("agent", sort=False):
+        by_time = group.groupby("time")
+        shared = by_time.size() == len(group[["task", "seed"]].drop_duplicates())
+        for time in shared.index[shared]:
+            at = by_time.get_group(time)
+            runs = [task["score"].dropna().to_numpy() for _, task in at.groupby("task", sort=False)]
+            if not all(map(len, runs)):
+                continue
             estimate = bootstrap(STATISTICS[statistic], runs, num_draws=num_draws)
             rows.append({"agent": str(agent), columns.time: time, **estimate._asdict()})
     return pd.DataFrame(rows, columns=["agent", columns.time, "value", "low", "high"])

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from feelgood import noise
-from feelgood.checks import check_finite, check_fraction, check_non_negative, check_positive
+from feelgood.checks import check_finite, check_fraction, check_positive
 from feelgood.samplers.base import Sampler, first_order
 from feelgood.typing import Array, Normal, Params, PRNGKey, Scalar
 
@@ -107,7 +107,7 @@ def adaptive_bias(
       bias_factor: a, any finite number; 0 leaves the gradient as it is.
       first_decay: α₁ in [0, 1).
       second_decay: α₂ in [0, 1). The paper uses 0.99, its released code 0.999.
-      epsilon: λ ≥ 0. Gradients well above it, or above √λ where it is under the root, move parameters by a, however
+      epsilon: λ > 0. Gradients well above it, or above √λ where it is under the root, move parameters by a, however
         large they are; those well below in proportion. Where that is never, parameters drift at full speed also where
         there is nothing to learn, and convolutional features can die of it (docs/atari-settings.md).
       epsilon_in_root: True for √(v + λ) as in the paper, False for √v + λ as in its released code. Both have
@@ -119,7 +119,7 @@ def adaptive_bias(
     check_finite("bias_factor", bias_factor)
     check_fraction("first_decay", first_decay)
     check_fraction("second_decay", second_decay)
-    check_non_negative("epsilon", epsilon)
+    check_positive("epsilon", epsilon)
 
     def init(params: Params) -> AdaptiveBiasState:
         zeros = jax.tree.map(jnp.zeros_like, params)

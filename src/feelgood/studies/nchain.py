@@ -263,12 +263,13 @@ def tune(
     for i, seeds in enumerate(tuning_seeds(counts).values()):
         (table,) = yield from tables_of([cell(f"tune-{i}", points, seeds)], seeds_per_task)
         trained = table[table["step"] > 0]
-        last = trained.groupby(["point", "seed"])["return"].apply(lambda returns: returns.iloc[-10:].mean())
-        last = last.astype(float)
+        # A run that diverged has no score, and a point with such a run can win against none without.
+        returns = trained["return"].where(trained["finite"].astype(bool)).groupby([trained["point"], trained["seed"]])
+        last = returns.apply(lambda values: values.iloc[-10:].mean(skipna=False)).astype(float)
         named = pd.DataFrame(points).assign(point=range(len(points)))
         scores.append(last.rename("score").reset_index().merge(named, on="point"))
         by_point = pd.concat(scores).groupby(list(grid))["score"]
-        merged = by_point.agg(["count", "mean", "std"]).reset_index().rename(columns={"mean": "score"})
+        merged = by_point.agg(count="size", score=lambda runs: runs.mean(skipna=False), std="std").reset_index()
         # Points seen on more seeds have survived a round; only they can win.
         ranked = merged.sort_values(["count", "score"], ascending=False)
         points = ranked.head(num_kept)[list(grid)].to_dict("records")

@@ -110,6 +110,7 @@ def _check(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> None:
 def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10) -> str:
     """The best points as a table, and the winner's two scores in words."""
     from feelgood.results.nchain import interval
+    from feelgood.results.statistics import diverged, final_scores
 
     names = list(itertools.takewhile(lambda name: name != "count", points.columns))
     ranked = points.sort_values(["count", "score"], ascending=False)
@@ -120,8 +121,8 @@ def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10
         lines.append("| " + " | ".join(cells) + " |")
     if len(points) > num_shown:
         lines += ["", f"{len(points) - num_shown} further points are in sweep.csv."]
-    trained = curves[curves["step"] > 0]
-    fresh, error = interval(trained.groupby("seed")["return"].apply(lambda returns: returns.iloc[-10:].mean()))
+    lost = diverged(curves)
+    fresh, error = interval(final_scores(curves)["score"].dropna())
     winner = ranked.iloc[0]
     chosen = ", ".join(f"{name} = {winner[name]:g}" for name in names)
     lines += [
@@ -129,6 +130,7 @@ def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10
         f"Of {len(points)} points for {study.agent} on {study.environment}, {chosen} won.",
         f"Its score on the {winner['count']:.0f} tuning seeds that chose it is {winner['score']:.2f}; as the best of "
         f"{len(points)} it is too high on average. On {study.num_seeds} fresh seeds, which chose nothing, it is "
-        f"{fresh:.2f} ± {error:.2f} (95% confidence interval): report this one.",
+        f"{fresh:.2f} ± {error:.2f} (95% confidence interval): report this one."
+        + (f" Runs that diverged are left out: {lost}." if lost else ""),
     ]
     return "\n".join(lines) + "\n"

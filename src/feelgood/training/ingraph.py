@@ -326,7 +326,9 @@ def trainer(
             )
             return (RunState(key_next, state, episode, data), num_gradients), outcome
 
-        num_gradients = chunk * num_blocks * updates_per_block % protocol.target_period
+        # Modulo the period at every step: in a long run the product itself would overflow.
+        period = protocol.target_period
+        num_gradients = (chunk % period) * (num_blocks * updates_per_block % period) % period
         (run, _), (episodes, successes, successes_at, returns, potentials) = jax.lax.scan(
             block, (run, num_gradients), jnp.arange(num_blocks)
         )

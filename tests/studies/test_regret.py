@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from feelgood.results import store
-from feelgood.studies import regret, regret_parts
+from feelgood.studies import regret, regret_parts, regret_spec
 
 
 def small(output, **options):
@@ -80,7 +80,7 @@ def test_finished_cells_are_not_run_again(finished, monkeypatch):
     assert (output / "summary.md").read_text() == before
 
 
-@pytest.mark.parametrize("part", regret.PARTS)
+@pytest.mark.parametrize("part", regret_spec.PARTS)
 def test_the_tasks_of_every_part_can_travel_to_another_machine(tmp_path, part):
     first = [next(plan) for plan in regret_parts.PLANS[part](small(tmp_path))]
     tasks = [task for asked in first for task in asked]
@@ -119,8 +119,8 @@ def test_names_agree_with_the_library():
     from feelgood.linear.table1 import TABLE1
     from feelgood.results.regret import LOOKS
 
-    assert tuple(mdps.SUITE) == regret.MDPS
-    assert tuple(ALGORITHMS) == regret.ALGORITHMS
+    assert tuple(mdps.SUITE) == regret_spec.MDPS
+    assert tuple(ALGORITHMS) == regret_spec.ALGORITHMS
     rows = {row.name: row for row in TABLE1}
     assert {a.row for a in ALGORITHMS.values() if a.row} == set(rows)
     for name, algorithm in ALGORITHMS.items():

@@ -16,7 +16,7 @@ from feelgood.linear.errors import feel_good_error, stage_error
 from feelgood.parallel import over_devices
 from feelgood.results import store
 from feelgood.studies.engine import Plan, Task
-from feelgood.studies.regret import RegretStudy, tuning_seeds
+from feelgood.studies.regret_spec import RegretStudy, tuning_seeds
 
 __all__ = ["PLANS"]
 

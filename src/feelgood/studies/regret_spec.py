@@ -1,0 +1,89 @@
+"""What a regret study is: its options, its presets and its seeds."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from feelgood.checks import check_choice, check_count
+from feelgood.studies.engine import EngineOptions
+
+__all__ = ["ALGORITHMS", "MDPS", "PARTS", "RegretStudy", "tuning_seeds"]
+
+MDPS = ("simplex", "riverswim", "nchain", "lock", "hypercube")
+ALGORITHMS = (
+    "lsvi_ucb",
+    "opt_rlsvi",
+    "eleanor",
+    "cps",
+    "lsvi_phe",
+    "lmc_lsvi",
+    "ase_lmc",
+    "ase_ulmc",
+    "ase_baoab",
+    "ase_exact",
+    "lsvi",
+)
+PARTS = ("curves", "exponents", "budget", "errors", "complexity")
+FIRST_TUNING_SEED = 1_000_000
+
+
+@dataclass(frozen=True)
+class RegretStudy(EngineOptions):
+    """Regret of every algorithm of Table 1 in linear MDPs, beside its theory."""
+
+    preset: Literal["quick", "default"] = "quick"
+    """quick: four algorithms on two MDPs for 300 episodes, a minute or two. default: everything, for
+    half an hour to an hour on two cores."""
+    parts: tuple[str, ...] = ()
+    """Of curves, exponents, budget, errors, complexity; empty for the preset's."""
+    mdps: tuple[str, ...] = ()
+    """Of simplex, riverswim, nchain, lock, hypercube; empty for the preset's."""
+    algorithms: tuple[str, ...] = ()
+    """Rows of Table 1 and others; empty for the preset's."""
+    num_episodes: int = 0
+    """K; 0 for the preset's."""
+    num_seeds: int = 0
+    """Fresh seeds that results are reported on; 0 for the preset's."""
+    tuning_seeds: int = 4
+    """Seeds that scales are tuned on."""
+    output: Path = Path("runs/regret")
+    """Folder for results; one that holds an unfinished run of the same study is continued."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("preset", self.preset, _PRESETS)
+        for name, value in _PRESETS[self.preset].items():
+            if not getattr(self, name):
+                object.__setattr__(self, name, value)
+        for name, choices in (("parts", PARTS), ("mdps", MDPS), ("algorithms", ALGORITHMS)):
+            values = getattr(self, name)
+            for value in values:
+                check_choice(name, value, choices)
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} must not repeat, got {values!r}")
+        check_count("num_episodes", self.num_episodes, minimum=20)
+        check_count("num_seeds", self.num_seeds, minimum=2)
+        check_count("tuning_seeds", self.tuning_seeds)
+
+
+_PRESETS: dict[str, dict[str, Any]] = {
+    "quick": {
+        "parts": ("curves",),
+        "mdps": ("lock", "riverswim"),
+        "algorithms": ("lsvi_ucb", "ase_lmc", "ase_baoab", "lsvi"),
+        "num_episodes": 300,
+        "num_seeds": 20,
+    },
+    "default": {
+        "parts": PARTS,
+        "mdps": MDPS,
+        "algorithms": ALGORITHMS,
+        "num_episodes": 1000,
+        "num_seeds": 32,
+    },
+}
+
+
+def tuning_seeds(study: RegretStudy) -> range:
+    """Seeds that scales are tuned on; results are never reported on them."""
+    return range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + study.tuning_seeds)

@@ -7,7 +7,7 @@ import pytest
 from feelgood import agents, catalogue, envs, linear, samplers
 from feelgood.agents.options import Spaces
 from feelgood.envs.diagnostic import DIAGNOSTICS
-from feelgood.studies import nchain, regret
+from feelgood.studies import nchain, regret_spec
 
 
 def names(kind):
@@ -49,7 +49,7 @@ def test_environments_can_be_built_and_reset():
 def test_algorithms_and_mdps_are_those_that_the_regret_study_accepts():
     assert names("algorithms") == list(linear.algorithms.ALGORITHMS) == list(regret_spec.ALGORITHMS)
     assert names("mdps") == list(linear.mdps.SUITE) == list(regret_spec.MDPS)
-    regret.RegretStudy(algorithms=tuple(names("algorithms")), mdps=tuple(names("mdps")))
+    regret_spec.RegretStudy(algorithms=tuple(names("algorithms")), mdps=tuple(names("mdps")))
 
 
 def test_the_factory_behind_the_line_of_an_mdp_is_the_one_in_the_suite():

@@ -129,7 +129,8 @@ def test_a_policy_of_a_functional_environment_is_loaded_with_it(inside, tmp_path
     with pytest.raises(ValueError, match="is of a task of your own; give load_policy its task"):
         feelgood.load_policy(folder)
     loaded = feelgood.load_policy(folder, task=nchain(4))
-    assert loaded.task.name == "functional"
+    assert loaded.task.name == "nchain-4"
+    assert set(inside.curve["environment"]) == {"nchain-4"}
     np.testing.assert_array_equal(loaded.evaluate(1), inside.policies[1].evaluate(1))
     with pytest.raises(ValueError, match="does not fit its agent or task"):
         feelgood.load_policy(folder, task=nchain(5))

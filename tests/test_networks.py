@@ -310,7 +310,7 @@ def test_convolutions_have_the_published_shapes_and_start_uniform_within_one_ove
 
 
 def test_images_that_convolutions_cannot_read_are_refused_in_one_sentence():
-    with pytest.raises(ValueError, match=r"height and width of at least 36 for convolutions, got \(4, 84, 35\)"):
+    with pytest.raises(ValueError, match=r"height and width at least 36, for convolutions, got \(4, 84, 35\)"):
         nature_cnn(KEY, (4, 84, 35), 2)
     with pytest.raises(ValueError, match=r"must be \(stack, height, width\) for convolutions, got \(84, 84\)"):
         nature_cnn(KEY, (84, 84), 2)

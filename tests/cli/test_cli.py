@@ -134,6 +134,29 @@ def test_a_study_that_refuses_gives_one_line_and_code_two(capsys, tmp_path):
     assert capsys.readouterr().err == expected
 
 
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError("no"), OverflowError("no"), RuntimeError("RESOURCE_EXHAUSTED: no")],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_a_machine_cannot_hold_gives_one_line_and_code_two(capsys, monkeypatch, error):
+    def study(options):
+        raise error
+
+    run_as(monkeypatch, study)
+    assert call("run", "nchain") == 2
+    assert capsys.readouterr().err == f"feelgood: that is more than this machine can hold ({error})\n"
+
+
+def test_an_error_that_nobody_expects_is_not_hidden(monkeypatch):
+    def study(options):
+        raise RuntimeError("broken")
+
+    run_as(monkeypatch, study)
+    with pytest.raises(RuntimeError, match="broken"):
+        main(["run", "nchain"])
+
+
 def test_options_reach_the_study_and_paths_are_printed(capsys, monkeypatch, tmp_path):
     seen = []
 

@@ -70,6 +70,8 @@ def test_states_of_any_pytree_pass():
         (environment(lambda key: jnp.zeros(2)), r"must return \(state, observation\).*, got float32\[2\]"),
         (environment(step=lambda key, state, action: (state, jnp.zeros(2), 1.0)), r"must return \(state, Step\)"),
         (environment(observation=jnp.zeros(3)), r"observation of an environment's step must have shape \(2,\)"),
+        (environment(observation=jnp.zeros(2, jnp.uint8)), "must be float32, as its spec says, got uint8"),
+        (environment(lambda key: (jnp.int32(0), jnp.zeros(2, int))), "must be float32, as its spec says, got int32"),
         (environment(reward=jnp.ones((1,))), r"reward of an environment's step must have shape \(\), got \(1,\)"),
         (environment(terminated=jnp.zeros(())), "terminated of an environment's step must be bool, got float32"),
         (environment(truncated=jnp.zeros((), int)), "truncated of an environment's step must be bool, got int32"),

@@ -130,6 +130,11 @@ def test_features_that_do_not_fit_the_tables_are_named():
         (lambda: mdps.hypercube(5, gap=1.5), r"gap must be in \(0, 1\], got 1.5"),
         (lambda: mdps.combination_lock(num_actions=1), "num_actions must be"),
         (lambda: mdps.random_simplex(dimension=0), "dimension must be"),
+        (lambda: mdps.tabular(np.ones((3, 2, 3)) / 3, np.ones((3, 2)), 0), r"must have shape \(H, S, A, S\)"),
+        (
+            lambda: mdps.tabular(np.ones((4, 3, 2, 3)) / 3, np.ones((4, 2, 3)), 0),
+            r"rewards must have shape \(H, S, A\) = \(4, 3, 2\), got \(4, 2, 3\)",
+        ),
     ],
 )
 def test_bad_arguments_are_named(make, message):

@@ -81,6 +81,12 @@ def test_single_agents_are_compared_whatever_their_names(tmp_path):
     assert found.rows["agent"].tolist() == ["p − q"]
 
 
+def test_a_side_whose_runs_all_diverged_is_named(tmp_path):
+    x, y = side(tmp_path, "x", a=[np.nan, np.nan]), side(tmp_path, "y", a=[1.0, 2.0])
+    with pytest.raises(ValueError, match=f"there is nothing to compare: all runs of {x} diverged"):
+        compare(read_side(x), read_side(y))
+
+
 def test_what_weakens_a_comparison_is_said(tmp_path):
     rows = pd.DataFrame({"agent": "a", "seed": [0, 1, 2, 0, 1, 2], "step": [0, 0, 0, 1000, 1000, 1000]})
     for name, end, returns in (("x", 1000, [1.0, 1, 1, 2, 3, np.nan]), ("y", 500, [1.0, 1, 1, 2, 2, 2])):

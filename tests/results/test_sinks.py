@@ -43,6 +43,10 @@ def test_a_csv_holds_what_was_logged_at_once_and_is_continued(tmp_path):
     assert list(table.columns) == ["step", "name", "value"]
     assert table["step"].tolist() == [1000, 1000, 2000]
     assert table["value"].isna().tolist() == [False, False, True]
+    anew = csv(path, anew=True)
+    anew.log(5, {"return": 1.0})
+    anew.close()
+    assert pd.read_csv(path).to_numpy().tolist() == [[5, "return", 1.0]]
 
 
 def test_numbers_of_any_kind_are_taken(tmp_path):

@@ -34,7 +34,7 @@ def train_inside(
     """All runs at once, spread over the devices."""
     num_updates = ZOO[learner.name].num_updates if learner.name in ZOO else 1
     protocol = protocol_of(Protocol, {"num_updates": num_updates}, given)
-    name = "functional"
+    name = environment.spec.name
     rows: list[list[dict[str, Any]]] = [[] for _ in seeds]
 
     def tell(curves: Curves, num_chunks: int) -> None:
@@ -46,7 +46,7 @@ def train_inside(
                 rows[i].append({**where, "step": step, **_evaluation(curves, i, chunk)})
                 report(seed, rows[i][-1])
 
-    task, origin = functional_task(environment, name), Origin("own", name)
+    task, origin = functional_task(environment), Origin("own", name)
     path = None if folder is None else folder / "runs.checkpoint"
     if path is not None and path.exists():
         say(f"continuing from {path}")

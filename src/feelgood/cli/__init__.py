@@ -114,6 +114,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
     except (ValueError, OSError) as error:
         _refuse(_in_words(error))
+    except (MemoryError, OverflowError) as error:
+        _refuse(f"that is more than this machine can hold ({error})")
+    except RuntimeError as error:  # XLA has no class of its own for it
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        _refuse(f"that is more than this machine can hold ({error})")
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         sys.exit(130)

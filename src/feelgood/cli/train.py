@@ -177,11 +177,11 @@ def _reports(
     from feelgood.results.progress import Moment
     from feelgood.results.store import fingerprint
 
-    own = {seed: [sinks.csv(options.output / "logs" / f"seed-{seed}.csv")] for seed in seeds}
+    # A run that goes on tells its curve from the start again.
+    own = {seed: [sinks.csv(options.output / "logs" / f"seed-{seed}.csv", anew=True)] for seed in seeds}
     try:
         for seed in seeds:
             if options.tensorboard:
-                # A run that goes on tells its curve from the start again.
                 own[seed].append(sinks.tensorboard(options.output / "tensorboard" / f"seed-{seed}", first_step=0))
             if options.wandb_project:
                 name = f"{options.env}-{options.agent}-seed-{seed}".replace("/", "-").replace(":", "-")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from feelgood.typing import Array, PRNGKey
@@ -29,6 +30,7 @@ class Spec(NamedTuple):
       fixed_start: whether every episode begins with the same observation, so that it need not be stored.
       is_random: whether `reset` or `step` draws anything. Where neither does, nor the agent, one episode tells all that
         an evaluation could.
+      name: what it is called in tables and figures.
     """
 
     observation_shape: tuple[int, ...]
@@ -39,6 +41,7 @@ class Spec(NamedTuple):
     observation_high: float = float("inf")
     fixed_start: bool = False
     is_random: bool = True
+    name: str = "functional"
 
 
 class Step(NamedTuple):
@@ -85,14 +88,15 @@ def check_environment(environment: Environment) -> None:
     Raises:
       ValueError: if one does not; the message says which, what it gives and what is allowed.
     """
-    key, shape = jax.random.key(0), tuple(environment.spec.observation_shape)
+    spec, key = environment.spec, jax.random.key(0)
+    shape = tuple(spec.observation_shape)
     began = jax.eval_shape(environment.reset, key)
     if not isinstance(began, tuple) or len(began) != 2 or getattr(began[1], "shape", None) != shape:
         raise ValueError(
             f"reset of an environment must return (state, observation) with an observation of shape {shape}, "
             f"as its spec says, got {_in_words(began)}"
         )
-    state, _ = began
+    state, observation = began
     moved = jax.eval_shape(environment.step, key, state, jnp.zeros((), jnp.int32))
     if not isinstance(moved, tuple) or len(moved) != 2 or not isinstance(moved[1], Step):
         raise ValueError(f"step of an environment must return (state, Step), got {_in_words(moved)}")
@@ -101,6 +105,10 @@ def check_environment(environment: Environment) -> None:
         found = getattr(getattr(step, name), "shape", None)
         if found != wanted:
             raise ValueError(f"{name} of an environment's step must have shape {wanted}, got {found}")
+    for found in (observation.dtype, step.observation.dtype):
+        if found != spec.observation_dtype:
+            wanted = np.dtype(spec.observation_dtype)
+            raise ValueError(f"observations of an environment must be {wanted}, as its spec says, got {found}")
     for name in ("terminated", "truncated"):
         if getattr(step, name).dtype != jnp.bool_:
             raise ValueError(f"{name} of an environment's step must be bool, got {getattr(step, name).dtype}")

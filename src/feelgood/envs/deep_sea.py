@@ -5,7 +5,7 @@ and "left" move one column, and which of the two actions is which differs from c
 treasure once in 2^N episodes; every policy that does not is paid at most 0.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -84,6 +84,6 @@ def deep_sea(size: int, *, windy: bool = False, move_cost: Scalar = 0.01, mappin
         after = DeepSeaState(row + 1, jnp.clip(column + jnp.where(right, moves.astype(jnp.int32), -1), 0, size - 1))
         return after, Step(show(after), reward.astype(jnp.float32), after.row >= size, jnp.zeros((), bool))
 
-    kind = {"fixed_start": True, "is_random": windy}
+    kind: dict[str, Any] = {"fixed_start": True, "is_random": windy, "name": f"deep_sea-{size}"}
     spec = Spec((size, size), np.dtype(np.float32), 2, size, observation_low=0, observation_high=1, **kind)
     return Environment(reset, step, spec, encode, decode)

@@ -281,7 +281,7 @@ def vector_task(make: Callable[[int, bool], VectorEnv], name: str = "custom") ->
         example.close()
 
 
-def functional_task(environment: Environment, name: str = "functional") -> Task:
+def functional_task(environment: Environment) -> Task:
     """A task from a functional environment, played step by step."""
     check_environment(environment)
 
@@ -289,4 +289,4 @@ def functional_task(environment: Environment, name: str = "functional") -> Task:
         del training
         return SyncVectorEnv([lambda: GymEnv(environment)] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
 
-    return vector_task(make, name)
+    return vector_task(make, environment.spec.name)

@@ -4,7 +4,7 @@ States s₁, …, s_N in a row (indices 0, …, N − 1 in the code), start s₂
 an end of the chain stays there. The observation of state s is the thermometer (1{x ≤ s})_x in {0, 1}^N.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -99,6 +99,6 @@ def nchain(
         terminated, truncated = (end, never) if timeout == "terminated" else (never, end)
         return NChainState(position, time), Step(decode(position), reward.astype(jnp.float32), terminated, truncated)
 
-    same = {"fixed_start": True, "is_random": False}
+    same: dict[str, Any] = {"fixed_start": True, "is_random": False, "name": f"nchain-{last + 1}"}
     spec = Spec((last + 1,), np.dtype(np.int8), 2, num_steps, observation_low=0, observation_high=1, **same)
     return Environment(reset, step, spec, encode, decode)

@@ -71,6 +71,7 @@ def lsvi_ase(
     check_positive("loss_weight", loss_weight)
     check_non_negative("feel_good_weight", feel_good_weight)
     check_positive("inverse_temperature", inverse_temperature)
+    features = jnp.asarray(features)
     d = features.shape[-1]
     prior_variance = math.sqrt(d) * horizon if prior_variance is None else prior_variance
     check_positive("prior_variance", prior_variance)
@@ -184,6 +185,7 @@ def lsvi_ase_general(
     check_count("horizon", horizon)
     check_positive("loss_weight", loss_weight)
     check_non_negative("feel_good_weight", feel_good_weight)
+    features = jnp.asarray(features)
     prior_variance = math.sqrt(features.shape[-1]) * horizon if prior_variance is None else prior_variance
     check_positive("prior_variance", prior_variance)
     evaluate = jax.vmap(jax.vmap(value_function.apply, (None, 0)), (None, 0))

@@ -211,13 +211,23 @@ def greedy(q_values: Array) -> Array:
 
 
 def tabular(transitions, rewards, initial) -> LinearMDP:
-    """Any finite MDP as a linear one, d = num_states · num_actions, φ(s, a) a unit vector."""
-    transitions = np.asarray(transitions, np.float64)
+    """Any finite MDP as a linear one, d = num_states · num_actions, φ(s, a) a unit vector.
+
+    Args:
+      transitions: P_h(s' | s, a), (H, S, A, S).
+      rewards: r_h(s, a), (H, S, A).
+      initial: see `linear_mdp`.
+    """
+    transitions, rewards = np.asarray(transitions, np.float64), np.asarray(rewards, np.float64)
+    if transitions.ndim != 4 or transitions.shape[1] != transitions.shape[3]:
+        raise ValueError(f"transitions must have shape (H, S, A, S), a table for each stage, got {transitions.shape}")
+    if rewards.shape != transitions.shape[:3]:
+        raise ValueError(f"rewards must have shape (H, S, A) = {transitions.shape[:3]}, got {rewards.shape}")
     num_states, num_actions = transitions.shape[1:3]
     d = num_states * num_actions
     features = np.eye(d).reshape(num_states, num_actions, d)
     measures = transitions.reshape(-1, d, num_states)
-    return linear_mdp(features, measures, np.asarray(rewards, np.float64).reshape(-1, d), initial)
+    return linear_mdp(features, measures, rewards.reshape(-1, d), initial)
 
 
 def random_simplex(

@@ -141,7 +141,10 @@ def nature_convolutions(key: PRNGKey, observation_shape: Sequence[int] = (4, 84,
     for value in shape:
         check_count("observation_shape", value)
     if min(shape[1:]) < 36:
-        raise ValueError(f"observation_shape must have height and width of at least 36 for convolutions, got {shape}")
+        raise ValueError(
+            f"observation_shape must be (channels, height, width), height and width at least 36, for convolutions, "
+            f"got {shape}; an mlp takes any shape (Options.network)"
+        )
     layers, num_inputs = [], shape[0]
     for key_layer, (num_outputs, size, stride) in zip(jax.random.split(key, len(_NATURE)), _NATURE, strict=True):
         fan_in = num_inputs * size * size

@@ -57,6 +57,10 @@ class Network(NamedTuple):
 def network(make_model: Callable[[PRNGKey], Any], values: Callable[[Any], Array] = _identity) -> Network:
     """Turns `make_model(key) -> model` into pure functions; `values` makes action values of what the model gives.
 
+    A model is any Equinox module, called with observations of any leading axes, and with `key=` where it draws
+    something. A module for one observation, as those of `equinox.nn` are, is one inside a module of your own whose
+    `__call__` is `jnp.vectorize(self.one, signature="(i)->(a)")(observation)`.
+
     Example:
       >>> import jax
       >>> from feelgood.networks import mlp

@@ -112,6 +112,9 @@ def compare(a: Side, b: Side) -> Comparison:
                 }
             )
     if not rows:
+        for side in (a, b):
+            if side.scores["score"].isna().all():
+                raise ValueError(f"there is nothing to compare: all runs of {side.name} diverged")
         raise ValueError(f"{a.name} and {b.name} have no task in common")
     if (a.end, a.columns.time) != (b.end, b.columns.time):
         ends = " and ".join(f"{side.columns.time} {side.end:,.0f} in {side.name}" for side in (a, b))

@@ -84,16 +84,17 @@ def combine(*sinks: Sink) -> Sink:
     return Sink(log, close)
 
 
-def csv(path: str | Path) -> Sink:
+def csv(path: str | Path, *, anew: bool = False) -> Sink:
     """Rows of `step, name, value`, each on disk as soon as it is logged.
 
     A file that is there is continued. A run that goes on from a checkpoint logs the steps after it a second time; of
-    rows with the same step and name, the last one counts.
+    rows with the same step and name, the last one counts. With `anew` the file is written from its beginning, for a
+    run that tells its whole curve again.
     """
 
     def begin() -> Sink:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        file = open(path, "a", newline="")  # noqa: SIM115, closed by the sink
+        file = open(path, "w" if anew else "a", newline="")  # noqa: SIM115, closed by the sink
         rows = writer(file, lineterminator="\n")
         if file.tell() == 0:
             rows.writerow(["step", "name", "value"])

@@ -146,7 +146,7 @@ def load_policy(
             raise ValueError(f"policy {folder} is of a task of your own; give load_policy its task")
         task = make_task(origin)
     elif isinstance(task, Environment):
-        task = functional_task(task, origin.name)
+        task = functional_task(task)
     elif callable(task):
         task = vector_task(task, origin.name)
     check_kind("task", task, Task, "a Task, an Environment or a function")

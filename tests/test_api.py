@@ -227,6 +227,19 @@ def test_an_agent_of_your_own_is_taken_as_it_is():
     assert job.learner.make is own_agent
 
 
+@pytest.mark.parametrize("env", [levers, nchain(4)])
+@pytest.mark.parametrize("num_outputs", [1, 3])
+def test_a_network_without_a_value_for_each_action_is_refused(env, num_outputs):
+    def agent(spaces, hyper):
+        model = lambda key: networks.mlp(key, spaces.observation_shape, (), num_outputs)
+        network = networks.network(model)
+        decoded = network._replace(apply=lambda *given: network.apply(*given[:2], spaces.decode(given[2])))
+        return value_agent(decoded, objectives.td(), samplers.langevin(0.1, 10.0))
+
+    with pytest.raises(ValueError, match=rf"must have 2 values of an observation, .*, got shape \({num_outputs},\)"):
+        feelgood.train(agent, env, num_steps=1000)
+
+
 def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
     control = api.prepare("dqn", "CartPole-v1")
     assert control.learner.hyper == {**ZOO["dqn"].hyper, **api.CONTROL["dqn"]}

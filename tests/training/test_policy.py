@@ -84,13 +84,18 @@ def untrained(agent="dqn", task=None, origin=None, seeds=(0,), hidden=(4,)):
     return Policy(task, make, ZOO[agent].hyper, state, agent, origin, options, len(seeds))
 
 
-def greedy(state, observation):
-    """The action of an MLP, written out."""
+def values(state, observation):
+    """The action values of an MLP, written out."""
     x = np.asarray(observation, np.float64)
     *hidden, last = state.sampler.params.layers
     for layer in hidden:
         x = np.maximum(x @ np.asarray(layer.weight, np.float64) + np.asarray(layer.bias, np.float64), 0)
-    return np.argmax(x @ np.asarray(last.weight, np.float64) + np.asarray(last.bias, np.float64), -1)
+    return x @ np.asarray(last.weight, np.float64) + np.asarray(last.bias, np.float64)
+
+
+def greedy(state, observation):
+    """The action of such a network."""
+    return np.argmax(values(state, observation), -1)
 
 
 def played(act, places):
@@ -128,6 +133,25 @@ def test_a_policy_takes_the_best_action_of_its_network_one_by_one_and_in_a_batch
         policy(np.zeros(3))
     with pytest.raises(ValueError, match="got shape"):
         policy(np.zeros((2, 2, 2)))
+
+
+def test_the_values_of_a_policy_are_those_of_its_network_of_each_chain_and_of_each_member(policy):
+    observations = np.random.default_rng(0).uniform(-4, 4, (7, 2)).astype(np.float32)
+    np.testing.assert_allclose(policy.values(observations), values(policy.state, observations), rtol=1e-4)
+    np.testing.assert_allclose(policy.values(observations[2]), policy.values(observations)[2], rtol=1e-5)
+    chains = untrained(seeds=(0, 1))
+    assert chains.values(observations).shape == (7, 2, 3)
+    np.testing.assert_allclose(chains.values(observations)[:, 0], policy.values(observations), rtol=1e-5)
+    assert untrained("bootstrapped_dqn").values(observations).shape == (7, 3, 3)
+    # Quantiles are drawn anew for each seed, and their mean is what the policy acts on.
+    quantiles = untrained("iqn")
+    assert quantiles.values(observations).shape == (7, 3)
+    assert not np.allclose(quantiles.values(observations), quantiles.values(observations, seed=1))
+    blind = Policy(
+        policy.task, lambda *given: policy.make_agent(*given)._replace(values=None), policy.hyper, policy.state
+    )
+    with pytest.raises(ValueError, match="this policy has no action values"):
+        blind.values(observations)
 
 
 def test_an_evaluation_is_what_the_policy_would_earn_by_hand(policy):

@@ -13,7 +13,16 @@ from feelgood.objectives import Objective, potential, target_key, together
 from feelgood.samplers import Info, Sampler, SamplerState
 from feelgood.typing import Array, Params, PRNGKey, Scalar
 
-__all__ = ["Agent", "AgentState", "Exploration", "epsilon_greedy", "greedy", "one_member_an_episode", "value_agent"]
+__all__ = [
+    "Agent",
+    "AgentState",
+    "Exploration",
+    "check_values",
+    "epsilon_greedy",
+    "greedy",
+    "one_member_an_episode",
+    "value_agent",
+]
 
 
 class AgentState(NamedTuple):
@@ -50,6 +59,8 @@ class Agent(NamedTuple):
       priorities: `(key, state, batch, next_values) -> priorities ≥ 0 (B,)`, how much each transition has to teach at
         the parameters before the update; with the key and the `next_values` of that update, so that both share what
         they compute. None for agents that learn from uniform samples.
+      values: `(key, state, observation) -> action values (A,)`, or (M, A) of an ensemble, that evaluation acts on; None
+        where actions do not come from values.
     """
 
     init: Callable[[PRNGKey], AgentState]
@@ -61,6 +72,19 @@ class Agent(NamedTuple):
     sync: Callable[[AgentState], AgentState]
     is_random: bool = False
     priorities: Callable[[PRNGKey, AgentState, Any, Any], Array] | None = None
+    values: Callable[[PRNGKey, AgentState, Any], Array] | None = None
+
+
+def check_values(agent: Agent, observation: Any, num_actions: int) -> None:
+    """Requires that an agent has a value for each action, by shapes: nothing is run."""
+    if agent.values is None:
+        return
+    values = agent.values
+    shape = jax.eval_shape(lambda key: values(key, agent.init(key), observation), jax.random.key(0)).shape
+    if shape[-1:] != (num_actions,):
+        raise ValueError(
+            f"an agent must have {num_actions} values of an observation, one for each action, got shape {shape}"
+        )
 
 
 class Exploration(NamedTuple):
@@ -179,11 +203,13 @@ def value_agent(
         values = action_values(state.sampler.params, state.frozen, observation, key_network)
         return exploration.explore(key_action, context, values, progress)
 
+    def values(key, state, observation):
+        params = state.sampler.params if average is None else state.average
+        return action_values(params, state.frozen, observation, None if keyless_evaluation else key)
+
     def exploit(key, state, context, observation):
         key_network, key_action = jax.random.split(key)
-        params = state.sampler.params if average is None else state.average
-        values = action_values(params, state.frozen, observation, None if keyless_evaluation else key_network)
-        return exploration.exploit(key_action, context, values)
+        return exploration.exploit(key_action, context, values(key_network, state, observation))
 
     def look_ahead(key, state, batch):
         key_networks, _ = jax.random.split(key)
@@ -223,4 +249,5 @@ def value_agent(
         sync,
         is_random,
         None if priority is None else priorities,
+        values,
     )

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from feelgood.agents import Agent, AgentState, Spaces, constant
+from feelgood.agents import Agent, AgentState, Spaces, check_values, constant
 from feelgood.checks import check_count, check_non_negative, check_probability
 from feelgood.envs import Environment, check_environment
 from feelgood.replay import Batch, Replay, ReplayState, Transition, replay
@@ -244,6 +244,7 @@ def trainer(
 
     def init(key: PRNGKey, hyper: Any) -> RunState:
         agent = make_agent(spaces, schedule(hyper, 0.0))
+        check_values(agent, code, spec.num_actions)
         key_init, key_begin, key_collect, key_run = jax.random.split(key, 4)
         state = agent.init(key_init)
         episode = begin(agent, key_begin)

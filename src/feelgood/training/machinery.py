@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.stages import Wrapped
 
-from feelgood.agents import Agent, AgentState, Spaces, constant
+from feelgood.agents import Agent, AgentState, Spaces, check_values, constant
 from feelgood.envs.external import Task
 from feelgood.replay import Batch
 from feelgood.replay.frames import FrameReplay, FrameState, frame_replay
@@ -107,6 +107,7 @@ def machinery(
     def init(key: PRNGKey, hyper: Any) -> tuple[AgentState, Lanes]:
         key_agent, key_context = jax.random.split(key)
         agent = make_agent(spaces, schedule(hyper, 0.0))
+        check_values(agent, jnp.zeros(task.observation_shape, task.frame_dtype), task.num_actions)
         init_chains = lambda key: each_chain(agent.init)(key if num_chains == 1 else jax.random.split(key, num_chains))
         context = begin(key_context, protocol.num_envs, hyper)
         lanes = Lanes(ring.init(), context.reshape(num_groups, num_lanes, *context.shape[1:]))

@@ -119,12 +119,38 @@ class Policy:
         Returns:
           An integer, or one for each observation of the batch, as a NumPy array.
         """
+        batch, axes = self._batch(observation)
+        actions = np.asarray(self._actor(jax.random.key(seed), len(batch))(0, batch))
+        return actions.reshape(axes)
+
+    def values(self, observation: Any, *, seed: int = 0) -> np.ndarray:
+        """The action values that it acts on.
+
+        Args:
+          observation: one, or a batch; as for actions.
+          seed: of what the network draws, such as the fractions of quantiles.
+
+        Returns:
+          Shape (..., actions); with axes of chains and of members before the last where it has several.
+        """
+        batch, axes = self._batch(observation)
+        spaces = Spaces(self.task.observation_shape, self.task.num_actions, self.task.decode)
+        agent = self.make_agent(spaces, self.schedule(dict(self.hyper), 0.0))
+        if agent.values is None:
+            raise ValueError("this policy has no action values: its agent does not act on any")
+        of_state = jax.vmap(agent.values, (0, None, 0))
+        if self.num_chains > 1:
+            of_state = jax.vmap(of_state, (None, 0, None), 1)
+        found = np.asarray(of_state(jax.random.split(jax.random.key(seed), len(batch)), self.state, jnp.asarray(batch)))
+        return found.reshape(*axes, *found.shape[1:])
+
+    def _batch(self, observation: Any) -> tuple[np.ndarray, tuple[int, ...]]:
+        """Observations with one axis in front, and the axes in front that were given: none, or that one."""
         observation, shape = np.asarray(observation), self.task.observation_shape
         if observation.shape not in (shape, (*observation.shape[:1], *shape)):
             raise ValueError(f"observation must have shape {shape}, or a batch of them, got shape {observation.shape}")
         batch = np.asarray(observation.reshape(-1, *shape), self.task.frame_dtype)
-        actions = np.asarray(self._actor(jax.random.key(seed), len(batch))(0, batch))
-        return actions.reshape(observation.shape[: observation.ndim - len(shape)])
+        return batch, observation.shape[: observation.ndim - len(shape)]
 
     def _actor(self, key: Array, num_lanes: int) -> Callable[[int, np.ndarray], Array]:
         """`(time, observations) -> actions` for so many episodes side by side."""

@@ -1,5 +1,8 @@
 """Algorithm 1 against closed forms and a NumPy recomputation."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -329,3 +332,19 @@ def test_hyper_parameters_can_be_mapped_over():
     keys = jax.random.split(jax.random.key(0), 2)
     both = jax.jit(jax.vmap(regret))(jnp.array([0.1, 1.0]), keys)
     np.testing.assert_allclose(both[1], regret(1.0, keys[1]), rtol=1e-3, atol=1e-5)
+
+
+NUMPY = """
+import jax
+import numpy as np
+from feelgood.linear import ase, learning, mdps, schemes
+mdp = mdps.riverswim(3, 4)
+regret = lambda features: learning.learn(
+    jax.random.key(0), mdp, ase.lsvi_ase(features, 4, schemes.exact(), num_updates=1, loss_weight=0.1), 3
+).regret
+assert (regret(np.asarray(mdp.features)) == regret(mdp.features)).all()
+"""
+
+
+def test_features_may_be_arrays_of_numpy():
+    subprocess.run([sys.executable, "-c", NUMPY], check=True)  # not here, where types are checked in every call

@@ -80,6 +80,22 @@ def test_finished_cells_are_not_run_again(finished, monkeypatch):
     assert (output / "summary.md").read_text() == before
 
 
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("curves", "NUM_UPDATES", 1),
+        ("exponents", "NUM_UPDATES", 1),
+        ("errors", "_MEASURED", {"lmc": (0.5,)}),
+        ("errors", "ERROR_STEPS", (2,)),
+    ],
+)
+def test_tables_of_other_constants_have_other_names(tmp_path, monkeypatch, part, name, value):
+    files = lambda: {task.file for plan in regret_parts.PLANS[part](small(tmp_path)) for task in next(plan)}
+    before = files()
+    monkeypatch.setattr(regret_parts, name, value)
+    assert not before & files()
+
+
 @pytest.mark.parametrize("part", regret_spec.PARTS)
 def test_the_tasks_of_every_part_can_travel_to_another_machine(tmp_path, part):
     first = [next(plan) for plan in regret_parts.PLANS[part](small(tmp_path))]

@@ -193,6 +193,13 @@ def test_a_reader_that_leaves_early_is_no_error():
     assert done.returncode in (0, 1)  # 1 where the reader was gone before the last word
 
 
+@pytest.mark.parametrize("words", ["--help", "--version", "list studies"])
+def test_a_reader_that_is_gone_is_no_error(words):
+    command = f"sleep 0.2; {shlex.quote(sys.executable)} -u -m feelgood.cli {words}"
+    done = subprocess.run(["bash", "-c", f"({command}) | true"], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+
+
 WITHOUT_JAX = [
     ["--help"],
     ["--version"],

@@ -94,20 +94,16 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of `feelgood`."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print("usage: feelgood COMMAND …    (feelgood COMMAND --help tells more)\n")
-        print("Randomised exploration by approximate posterior sampling.\n")
-        width = max(map(len, COMMANDS))
-        for name, command in COMMANDS.items():
-            print(f"  {name:{width}s}  {command.summary}\n  {'':{width}s}  example: {command.example}")
-        print("\n  --version   print the version")
-        sys.exit(0 if arguments else 2)
-    if arguments[0] == "--version":
-        print(f"feelgood {__version__}")
-        return
     try:
-        check_choice("command", arguments[0], COMMANDS)
-        COMMANDS[arguments[0]].load()(arguments[1:])
+        if not arguments or arguments[0] in ("-h", "--help"):
+            _list_commands()
+            sys.stdout.flush()
+            sys.exit(0 if arguments else 2)
+        if arguments[0] == "--version":
+            print(f"feelgood {__version__}")
+        else:
+            check_choice("command", arguments[0], COMMANDS)
+            COMMANDS[arguments[0]].load()(arguments[1:])
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read the output has seen enough, as `head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -123,6 +119,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         sys.exit(130)
+
+
+def _list_commands() -> None:
+    print("usage: feelgood COMMAND …    (feelgood COMMAND --help tells more)\n")
+    print("Randomised exploration by approximate posterior sampling.\n")
+    width = max(map(len, COMMANDS))
+    for name, command in COMMANDS.items():
+        print(f"  {name:{width}s}  {command.summary}\n  {'':{width}s}  example: {command.example}")
+    print("\n  --version   print the version")
 
 
 def _in_words(error: ValueError | OSError) -> str:

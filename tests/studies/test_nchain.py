@@ -148,11 +148,44 @@ def test_the_seeds_in_the_manifest_are_those_of_the_runs(fake_runs, monkeypatch,
         assert used[stages[use]] == list(range(seeds["first"], seeds["first"] + seeds["count"]))
 
 
+def table_of(counts, scores, areas):
+    points = {"step_size": np.arange(1.0, len(counts) + 1), "friction": 0.1}
+    return pd.DataFrame({**points, "count": counts, "score": scores, "area": areas})
+
+
 def test_the_winner_is_the_best_of_those_that_survived_every_round():
-    table = pd.DataFrame(
-        {"step_size": [1.0, 2.0, 3.0], "friction": [0.1, 0.1, 0.1], "count": [4, 16, 16], "score": [9.9, 3.0, 4.0]}
-    )
+    table = table_of([4, 16, 16], [9.9, 3.0, 4.0], [9.0, 9.0, 0.0])
     assert nchain.best(table, GRID) == {"step_size": 3.0, "friction": 0.1}
+
+
+def test_of_two_points_with_equal_scores_the_one_that_learnt_sooner_wins():
+    table = table_of([16, 16, 16], [4.0, 4.0, 3.0], [1.0, 2.0, 3.0])
+    assert nchain.best(table, GRID) == {"step_size": 2.0, "friction": 0.1}
+
+
+def test_points_that_tie_with_the_last_one_kept_go_on_whatever_the_order_of_the_grid(fake_runs, monkeypatch, tmp_path):
+    # Four of six points tie at the top of the first round; the one that is best in the end is the last of the grid.
+    def score(cell, point, seed):
+        if point["friction"] < 3:
+            return 0.0
+        return 10.0 if seed < FIRST_TUNING_SEED + 2 or point["friction"] == 6 else 5.0
+
+    ran = fake_runs(score)
+    monkeypatch.setitem(GRIDS, "dqn", {"friction": (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)})
+    study = NChainStudy(agents=("dqn",), tuning_seeds=(2, 3), num_kept=1, num_seeds=4)
+    carried_out(nchain.plan(study, 25, "dqn"), tmp_path)
+    assert [point["friction"] for point in ran[1].points] == [3.0, 4.0, 5.0, 6.0]
+    assert ran[-1].points == [{"friction": 6.0}]
+
+
+def test_points_within_a_standard_error_of_the_last_one_kept_go_on(fake_runs, monkeypatch, tmp_path):
+    # Means 10, 5 and 4.5; the second has standard error 1, so the third is within it, and the fourth, at 3.9, is not.
+    scores = {1.0: (10.0, 10.0), 2.0: (4.0, 6.0), 3.0: (4.5, 4.5), 4.0: (3.9, 3.9)}
+    ran = fake_runs(lambda cell, point, seed: scores[point["step_size"]][seed % 2])
+    monkeypatch.setitem(GRIDS, "dqn", {"step_size": tuple(scores)})
+    study = NChainStudy(agents=("dqn",), tuning_seeds=(2, 2), num_kept=2, num_seeds=4)
+    carried_out(nchain.plan(study, 25, "dqn"), tmp_path)
+    assert [point["step_size"] for point in ran[1].points] == [1.0, 2.0, 3.0]
 
 
 def test_the_reporting_seeds_run_with_the_point_that_tuning_chose(fake_runs, monkeypatch, tmp_path):
@@ -285,10 +318,10 @@ def test_a_tiny_study_is_stopped_continued_and_run_again(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "manifest.json").read_text())["finished"] is False
     shown = []
     paths = nchain.run(study, report=shown.append)
-    # Two rounds of tuning, the report that was stopped, and the report alone when continued.
-    assert [seeds for seeds, _ in calls] == [[FIRST_TUNING_SEED] * 2, [FIRST_TUNING_SEED + 1], [0, 1], [0, 1]]
-    best = calls[1][1][0]
-    assert calls[3][1] == [best, best]
+    # Two rounds of tuning (both points tie in the first), the report that was stopped, and that alone when continued.
+    assert [seeds for seeds, _ in calls] == [[FIRST_TUNING_SEED] * 2, [FIRST_TUNING_SEED + 1] * 2, [0, 1], [0, 1]]
+    best = nchain.best(pd.read_csv(tmp_path / "sweep.csv"), GRIDS["dqn"])["step_size"]
+    assert calls[3][1] == pytest.approx([best, best])
 
     names = {"curves.parquet", "summary.csv", "summary.md", "sweep.csv", "curves.png", "curves.pdf"}
     assert {path.name for path in paths} == names

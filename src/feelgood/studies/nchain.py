@@ -91,7 +91,7 @@ class NChainStudy(CellOptions):
     tuning_seeds: tuple[int, ...] = ()
     """Tuning seeds in each round of halving; empty for the preset's, which is none but for paper."""
     num_kept: int = 8
-    """Points of the grid that go on to the second round."""
+    """Least number of points of the grid that go on to the second round; ties and near ties go on too."""
     cold: tuple[str, ...] = ()
     """Agents whose winner also runs without noise (β = ∞) on the same seeds, reported as NAME_cold."""
     ablate: bool = False
@@ -245,15 +245,19 @@ def tune(
 ) -> Generator[Any, Any, Any]:
     """Part of a plan: chooses among the points of a grid by halving on tuning seeds.
 
+    The `num_kept` best points go on to the next round, and with them every point within one standard error of the last
+    of these. So the order of a grid never decides between points that tie.
+
     Args:
       cell: `(stage, points, seeds) -> Cell`.
       grid: values of each hyper-parameter.
       counts: seeds of each round, fresh ones in each.
-      num_kept: points that go on to the next round.
+      num_kept: least number of points that go on to the next round.
       seeds_per_task: see `CellOptions`.
 
     Returns:
-      Every point with its mean score, the number of seeds behind it (`count`), and the standard error (`error`).
+      Every point with its mean score, the number of seeds behind it (`count`), its mean return over all evaluations
+      (`area`), which decides between points of equal score, and the standard error of the score (`error`).
     """
     import numpy as np
     import pandas as pd
@@ -265,18 +269,34 @@ def tune(
         trained = table[table["step"] > 0]
         # A run that diverged has no score, and a point with such a run can win against none without.
         returns = trained["return"].where(trained["finite"].astype(bool)).groupby([trained["point"], trained["seed"]])
-        last = returns.apply(lambda values: values.iloc[-10:].mean(skipna=False)).astype(float)
+        last = returns.apply(lambda values: values.iloc[-10:].mean(skipna=False)).astype(float).rename("score")
+        area = returns.apply(lambda values: values.mean(skipna=False)).astype(float).rename("area")
         named = pd.DataFrame(points).assign(point=range(len(points)))
-        scores.append(last.rename("score").reset_index().merge(named, on="point"))
-        by_point = pd.concat(scores).groupby(list(grid))["score"]
-        merged = by_point.agg(count="size", score=lambda runs: runs.mean(skipna=False), std="std").reset_index()
-        # Points seen on more seeds have survived a round; only they can win.
-        ranked = merged.sort_values(["count", "score"], ascending=False)
-        points = ranked.head(num_kept)[list(grid)].to_dict("records")
-    return merged.assign(error=merged["std"] / np.sqrt(merged["count"])).drop(columns="std")
+        scores.append(pd.concat([last, area], axis=1).reset_index().merge(named, on="point"))
+        by_point = pd.concat(scores).groupby(list(grid))
+        mean = lambda runs: runs.mean(skipna=False)
+        merged = by_point.agg(
+            count=("score", "size"), score=("score", mean), area=("area", mean), std=("score", "std")
+        ).reset_index()
+        merged = merged.assign(error=merged["std"] / np.sqrt(merged["count"])).drop(columns="std")
+        points = _kept(merged, num_kept)[list(grid)].to_dict("records")
+    return merged
+
+
+def _ranked(table):
+    """Best first. Points seen on more seeds have survived a round; only they can win."""
+    return table.sort_values(["count", "score", "area"], ascending=False, kind="stable")
+
+
+def _kept(table, num_kept: int):
+    """The best points of the last round, and all that are within one standard error of the last of these."""
+    survivors = _ranked(table[table["count"] == table["count"].max()])
+    last = survivors.head(num_kept).iloc[-1]
+    error = last["error"] if last["error"] > 0 else 0.0  # NaN with one seed
+    return survivors.head(max(num_kept, int((survivors["score"] >= last["score"] - error).sum())))
 
 
 def best(table, grid: Mapping[str, Any]) -> dict[str, float]:
     """The point that `tune` chose: of those that came through all rounds, the one with the highest score."""
-    row = table.sort_values(["count", "score"], ascending=False).iloc[0]
+    row = _ranked(table).iloc[0]
     return {name: float(row[name]) for name in grid}

@@ -34,7 +34,7 @@ class SweepStudy(CellOptions):
     tuning_seeds: tuple[int, ...] = (4, 8)
     """Tuning seeds in each round of halving, fresh ones in each."""
     num_kept: int = 8
-    """Points that go on to the next round."""
+    """Least number of points that go on to the next round; ties and near ties go on too."""
     num_seeds: int = 20
     """Fresh seeds that the winner is reported on."""
     num_steps: int = 10_000
@@ -113,7 +113,7 @@ def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10
     from feelgood.results.statistics import diverged, final_scores
 
     names = list(itertools.takewhile(lambda name: name != "count", points.columns))
-    ranked = points.sort_values(["count", "score"], ascending=False)
+    ranked = points.sort_values(["count", "score", "area"], ascending=False)
     lines = ["| " + " | ".join([*names, "tuning seeds", "score", "standard error"]) + " |"]
     lines += ["|---" * (len(names) + 3) + "|"]
     for row in ranked.head(num_shown).to_dict("records"):

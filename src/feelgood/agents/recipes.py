@@ -142,7 +142,9 @@ ZOO: dict[str, Recipe] = {
         atari={"step_size": 5e-5, "adam_epsilon": 0.01 / 32, **_EPSILON_ATARI},
     ),
     "bootstrapped_dqn": Recipe(
-        zoo.bootstrapped_dqn, {"step_size": 1e-4, **_ADAM, **_EPSILON}, atari={**_ADAM_ATARI, **_EPSILON_ATARI}
+        zoo.bootstrapped_dqn,
+        {"step_size": 1e-4, **_ADAM, **_EPSILON, "prior_scale": 1.0},
+        atari={**_ADAM_ATARI, **_EPSILON_ATARI},
     ),
     "noisynet_dqn": Recipe(zoo.noisynet_dqn, {"step_size": 1e-2, **_ADAM}, atari=_ADAM_ATARI),
 }
@@ -198,6 +200,7 @@ _ALLOWED: dict[str, Callable[[str, Any], None]] = {
     "initial_epsilon": check_probability,
     "final_epsilon": check_probability,
     "epsilon_fraction": check_probability,
+    "prior_scale": check_non_negative,
 }
 
 

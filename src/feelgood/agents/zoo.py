@@ -211,7 +211,7 @@ def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
 
     def with_prior(make, key):
         key_model, key_prior = jax.random.split(key)
-        return networks.with_prior(make(key_model), make(key_prior), 1.0)
+        return networks.with_prior(make(key_model), make(key_prior), hyper["prior_scale"])
 
     def separate(key):
         member = partial(with_prior, plain_model(spaces, options, networks.mlp, num_actions))

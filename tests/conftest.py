@@ -6,6 +6,8 @@ import jax
 import pytest
 from jaxtyping import install_import_hook
 
+from folders import studies as studies
+
 jax.config.update("jax_numpy_rank_promotion", "raise")
 install_import_hook("feelgood", "beartype.beartype")
 

@@ -7,7 +7,8 @@ import pytest
 from feelgood import agents, catalogue, envs, linear, samplers
 from feelgood.agents.options import Spaces
 from feelgood.envs.diagnostic import DIAGNOSTICS
-from feelgood.studies import nchain, regret_spec
+from feelgood.studies.nchain import study as nchain
+from feelgood.studies.regret import spec as regret_spec
 
 
 def names(kind):

@@ -178,7 +178,7 @@ def check_training(words: list[str]) -> None:
 def check_rest(command: str, words: list[str]) -> None:
     """Commands with a parser of their own, and what they check beyond it."""
     from feelgood.cli.completion import SHELLS
-    from feelgood.results import charts
+    from feelgood.report import kinds as charts
 
     room = importlib.import_module(f"feelgood.cli.{COMMANDS[command].module}")
     try:
@@ -295,8 +295,8 @@ def test_every_public_module_is_in_the_reference():
     rooms = ["samplers", "agents", "envs", "envs.external", "replay", "objectives", "networks", "training", "linear"]
     rooms += [
         "api",
-        "results.store",
-        "results.statistics",
+        "runs.store",
+        "statistics",
         "samplers.diagnostics",
         "training.policy",
         "training.policy_files",
@@ -376,9 +376,9 @@ def test_links_within_the_site_lead_somewhere(site):
 
 def test_the_reference_of_the_site_has_every_public_name(site):
     import feelgood
-    from feelgood import agents, api, envs, linear, networks, objectives, replay, samplers, training
+    from feelgood import agents, api, envs, linear, networks, objectives, replay, samplers, statistics, training
     from feelgood.envs import external
-    from feelgood.results import statistics, store
+    from feelgood.runs import store
 
     told = "".join(page.read_text() for page in (site / "reference").glob("*.html"))
     known = set(re.findall(r'id="(feelgood[\w.]*)"', told))

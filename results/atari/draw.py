@@ -7,7 +7,6 @@ import argparse
 from pathlib import Path
 
 import pandas as pd
-
 from feelgood.results import style
 from feelgood.results.atari import beside, read_reference
 from feelgood.results.atari_figures import draw_curves

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from feelgood import noise, samplers
     from feelgood.api import Result, train
-    from feelgood.results.store import load_results
+    from feelgood.runs.store import load_results
     from feelgood.training.policy import Policy
     from feelgood.training.policy_files import load_policy, save_policy
 
@@ -18,7 +18,7 @@ _HOMES = {
     "Policy": "feelgood.training.policy",
     "Result": "feelgood.api",
     "load_policy": "feelgood.training.policy_files",
-    "load_results": "feelgood.results.store",
+    "load_results": "feelgood.runs.store",
     "save_policy": "feelgood.training.policy_files",
     "train": "feelgood.api",
 }

@@ -22,7 +22,7 @@ class Study(NamedTuple):
 
 STUDIES = {
     "nchain": Study(
-        "feelgood.studies.nchain",
+        "feelgood.studies.nchain.study",
         "NChainStudy",
         "deep exploration on the N-chain, after the paper's Figure 1",
         "--lengths 25 50 --agents fg_ulmcdqn dqn --num-seeds 10",
@@ -46,19 +46,19 @@ STUDIES = {
         "--agent dqn --grid step_size=1e-2,1e-3",
     ),
     "regret": Study(
-        "feelgood.studies.regret",
+        "feelgood.studies.regret.study",
         "RegretStudy",
         "regret in linear MDPs: every row of the paper's Table 1, measured",
         "--mdps riverswim lock --algorithms lsvi_ucb ase_ulmc --num-episodes 500",
     ),
     "samplers": Study(
-        "feelgood.studies.samplers",
+        "feelgood.studies.samplers.study",
         "SamplersStudy",
         "every sampler on one feel-good posterior, drawn (a minute)",
         "--num-chains 500 --output runs/drawn",
     ),
     "atari": Study(
-        "feelgood.studies.atari",
+        "feelgood.studies.atari.study",
         "AtariStudy",
         "eight hard Atari games, beside the paper's scores and published curves",
         "--preset paper --games venture --agents fg_ulmcdqn ulmcdqn --num-frames 10000000 --num-seeds 3",

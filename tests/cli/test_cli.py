@@ -14,8 +14,8 @@ import feelgood
 from feelgood import cli
 from feelgood.catalogue import KINDS, STUDIES
 from feelgood.cli import doctor, main, run
-from feelgood.results import store
-from feelgood.studies import nchain
+from feelgood.runs import store
+from feelgood.studies.nchain import study as nchain
 
 
 def call(*arguments):

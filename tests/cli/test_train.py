@@ -16,7 +16,7 @@ import pytest
 import feelgood
 from feelgood.cli import evaluate, main, record, train
 from feelgood.cli.run import restored
-from feelgood.results import store
+from feelgood.runs import store
 from feelgood.training.evaluation import Evaluator
 
 

@@ -18,12 +18,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feelgood.results import style
-from feelgood.studies import engine, frontier, nchain
+from feelgood.figures import style
+from feelgood.studies import engine, frontier
 from feelgood.studies.cells import Cell, tables_of, task_of
 from feelgood.studies.engine import Engine, EngineOptions, Task, carry_out, local
 from feelgood.studies.frontier import FrontierStudy
-from feelgood.studies.nchain import GRIDS, NChainStudy
+from feelgood.studies.nchain import study as nchain
+from feelgood.studies.nchain.study import GRIDS, NChainStudy
 
 
 def numbers(name, value, made=None):
@@ -458,7 +459,7 @@ def test_a_study_on_a_cluster_that_loses_a_node_leaves_the_same_bytes(tmp_path, 
 STOPPED = """
 import sys
 from pathlib import Path
-from feelgood.studies import nchain
+from feelgood.studies.nchain import study as nchain
 study = nchain.NChainStudy(
     lengths=(5, 6, 7, 8), agents=("dqn",), num_steps=1000, num_seeds=2, engine="ray", output=Path(sys.argv[1])
 )

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 import feelgood
-from feelgood.studies import samplers
-from feelgood.studies.samplers import SamplersStudy
+from feelgood.studies.samplers import study as samplers
+from feelgood.studies.samplers.study import SamplersStudy
 
 
 @pytest.fixture(scope="module")

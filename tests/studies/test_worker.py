@@ -14,18 +14,18 @@ import jax
 import pandas as pd
 import pytest
 
-from feelgood.results import style
-from feelgood.results.progress import Moment
-from feelgood.studies import nchain
+from feelgood.figures import style
+from feelgood.runs.progress import Moment
 from feelgood.studies.engine import EngineOptions, Task, carry_out, in_processes
-from feelgood.studies.nchain import NChainStudy
+from feelgood.studies.nchain import study as nchain
+from feelgood.studies.nchain.study import NChainStudy
 from feelgood.studies.worker import Worker
 
 # What processes run must be found by their names.
 TASKS = '''
 import os, pathlib, signal, time
 import pandas as pd
-from feelgood.results.progress import Moment
+from feelgood.runs.progress import Moment
 
 def square(n, progress, checkpoint):
     with progress.task(f"square {n}", 2) as report:

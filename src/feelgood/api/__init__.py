@@ -20,7 +20,7 @@ from feelgood.api.result import Result
 from feelgood.checks import check_kind
 from feelgood.envs import Environment
 from feelgood.envs.external import Task
-from feelgood.results import store
+from feelgood.runs import store
 from feelgood.typing import Scalar
 
 __all__ = [

@@ -14,7 +14,7 @@ from feelgood.api.learner import Learner, label_of, protocol_of
 from feelgood.api.result import Result
 from feelgood.envs import Environment
 from feelgood.envs.external import functional_task
-from feelgood.results.identity import in_words
+from feelgood.runs.identity import in_words
 from feelgood.training.batch import Curves, run_batch
 from feelgood.training.ingraph import Protocol, Record, trainer
 from feelgood.training.policy import Origin

@@ -11,8 +11,8 @@ from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal, che
 from feelgood.checks import check_choice, check_count, check_finite, check_kind
 from feelgood.envs import Environment
 from feelgood.envs.external import Task
-from feelgood.results import store
-from feelgood.results.identity import in_words
+from feelgood.runs import store
+from feelgood.runs.identity import in_words
 from feelgood.training.evaluation import policy_of
 from feelgood.training.policy import Origin, Policy, zoo_agent
 from feelgood.typing import Scalar

@@ -23,7 +23,7 @@ from feelgood.api.learner import (
 from feelgood.api.result import Result
 from feelgood.checks import check_choice, check_count
 from feelgood.envs.external import Task, vector_task
-from feelgood.results.identity import in_words
+from feelgood.runs.identity import in_words
 from feelgood.training.host import Point, train
 from feelgood.training.policy import Origin, make_task
 from feelgood.training.protocol import HostProtocol, most_groups

@@ -6,7 +6,10 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from feelgood.results import charts, figures, store, style
+from feelgood.figures import style
+from feelgood.figures.curves import learning_curves
+from feelgood.figures.draw import draw
+from feelgood.runs import store
 from feelgood.training.policy import Policy
 from feelgood.training.policy_files import save_policy
 
@@ -33,7 +36,7 @@ class Result:
 
     def plot(self) -> Figure:
         """Draws the evaluation return against steps, with a 95% interval where there are several seeds."""
-        return figures.draw(charts.make_chart("curves", {"curves": self.curve}))
+        return draw(learning_curves(self.curve))
 
     def save(self, folder: str | Path) -> list[Path]:
         """Writes `curves.parquet`, its figure, and `policy/` (with a folder for each seed where there are several).

@@ -24,7 +24,7 @@ def compare(arguments: Sequence[str]) -> None:
     """Compares two runs, or two agents of one, and says what the data can tell."""
     chosen = compare_parser().parse_args(arguments)
 
-    from feelgood.results.compare import compare, in_words, read_side
+    from feelgood.statistics.compare import compare, in_words, read_side
 
     found = compare(read_side(chosen.a, chosen.table), read_side(chosen.b, chosen.table))
     sentence = in_words(found)

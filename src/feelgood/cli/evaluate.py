@@ -28,7 +28,7 @@ def evaluate(arguments: Sequence[str]) -> None:
     chosen = evaluate_parser().parse_args(arguments)
     set_up_jax()
 
-    from feelgood.results.nchain import interval
+    from feelgood.statistics import interval
     from feelgood.training.policy_files import load_policy
 
     policy = load_policy(chosen.folder)

@@ -44,7 +44,9 @@ def plot(arguments: Sequence[str]) -> None:
             f"output must be a folder or a file ending in {', '.join(_ENDINGS)}, got {str(chosen.output)!r}"
         )
 
-    from feelgood.results import charts, figures, style
+    from feelgood.figures import style
+    from feelgood.figures.draw import save_as
+    from feelgood.report import kinds as charts
 
     tables = charts.tables_of(chosen.folder)
     if chosen.agents:
@@ -63,9 +65,9 @@ def plot(arguments: Sequence[str]) -> None:
         return
     if one_file and len(chosen.kind) != 1:
         raise ValueError(f"one file holds one figure: choose one --kind of {', '.join(map(repr, kinds))}")
-    drawn = _each(chosen.kind, kinds, lambda kind: figures.draw_kind(kind, tables))
+    drawn = _each(chosen.kind, kinds, lambda kind: charts.draw_kind(kind, tables))
     if one_file:
-        figures.save_as(drawn[chosen.kind[0]], chosen.output)
+        save_as(drawn[chosen.kind[0]], chosen.output)
         print(f"wrote {chosen.output}")
         return
     for kind, figure in drawn.items():

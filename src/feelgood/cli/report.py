@@ -26,8 +26,8 @@ def report(arguments: Sequence[str]) -> None:
     if chosen.output.suffix not in (".html", ".htm"):
         raise ValueError(f"output must end in .html, got {str(chosen.output)!r}")
 
-    from feelgood.results.report import build_report
-    from feelgood.results.store import write_text
+    from feelgood.report.page import build_report
+    from feelgood.runs.store import write_text
 
     page = build_report(chosen.folders, chosen.title)
     write_text(chosen.output, page)

@@ -44,7 +44,7 @@ def sweep(arguments: Sequence[str]) -> None:
 
 def resume(arguments: Sequence[str]) -> None:
     """Goes on with a study that was stopped, from what its folder says of it."""
-    from feelgood.results.store import read_study
+    from feelgood.runs.store import read_study
 
     parse = parser("resume")
     parse.add_argument("folder", type=Path, help="the study's folder, where its manifest.json lies")

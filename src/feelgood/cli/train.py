@@ -120,7 +120,7 @@ def train(arguments: Sequence[str]) -> None:
 
 def execute(options: TrainOptions, again: str) -> None:
     """Trains as the options say; `again` is the command that goes on after Ctrl-C."""
-    from feelgood.results import store
+    from feelgood.runs import store
 
     if importlib.util.find_spec("gymnasium") is None:
         raise ValueError("env needs a package that is not installed: pip install gymnasium")
@@ -137,8 +137,8 @@ def execute(options: TrainOptions, again: str) -> None:
 def run(options: TrainOptions) -> list[Path]:
     """Trains, or goes on with what is in the folder, and returns what was written."""
     from feelgood.api import carry_out, prepare
-    from feelgood.results import store
-    from feelgood.results.progress import bar
+    from feelgood.runs import store
+    from feelgood.runs.progress import bar
 
     chosen: dict[str, Any] = {"form": options.form, "critic": options.critic}
     # False and nothing are for what such an environment has.
@@ -173,9 +173,9 @@ def _reports(
     options: TrainOptions, seeds: range, num_steps: int, progress: Any
 ) -> Iterator[tuple[Callable[[int, Mapping[str, Any]], None], Callable[[int, int, float], None]]]:
     """A function that takes the rows of curves to the bar and to the sinks, and one that moves the bar between them."""
-    from feelgood.results import sinks
-    from feelgood.results.progress import Moment
-    from feelgood.results.store import fingerprint
+    from feelgood.runs import sinks
+    from feelgood.runs.progress import Moment
+    from feelgood.runs.store import fingerprint
 
     # A run that goes on tells its curve from the start again.
     own = {seed: [sinks.csv(options.output / "logs" / f"seed-{seed}.csv", anew=True)] for seed in seeds}

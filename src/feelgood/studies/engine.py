@@ -36,7 +36,7 @@ class Task(NamedTuple):
     Attributes:
       name: for people.
       file: name of the table's file; another for everything that makes another table.
-      run: `(progress, checkpoint) -> table`, with a bar that has `task` (see `feelgood.results.progress`) and a path
+      run: `(progress, checkpoint) -> table`, with a bar that has `task` (see `feelgood.runs.progress`) and a path
         where unfinished work can be kept, or None where it cannot. For a cluster, it must pickle.
     """
 
@@ -96,7 +96,7 @@ def carry_out(plans: Sequence[Plan], folder: Path, engine: Engine, done: Callabl
       engine: what runs the tasks.
       done: called with the name of the last task of each plan that ended.
     """
-    from feelgood.results import store
+    from feelgood.runs import store
 
     results: list[Any] = [None] * len(plans)
     waiting = deque(range(len(plans)))
@@ -143,7 +143,7 @@ def run_plans(
       facts: what the engine knows of itself is added here, see `store.recorded`.
       title: of a bar that counts plans; empty where tasks that run here have bars of their own.
     """
-    from feelgood.results.progress import bar
+    from feelgood.runs.progress import bar
 
     folder = output / "cells"
     with bar() as progress, _engine(options, folder, progress) as engine:

@@ -13,7 +13,7 @@ from typing import Literal
 from feelgood.checks import check_choice, check_count
 from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_runs, tables_of
 from feelgood.studies.engine import Plan, run_plans
-from feelgood.studies.nchain import GRIDS
+from feelgood.studies.nchain.study import GRIDS
 
 __all__ = ["FrontierStudy", "run"]
 
@@ -67,7 +67,7 @@ FILES = {
 
 def plan(study: FrontierStudy, agent: str, budget: str) -> Plan:
     """Tries one agent at rising lengths; returns a list of summaries, each with the number of seeds at 9 or more."""
-    from feelgood.results import nchain as results
+    from feelgood.studies.nchain import tables as results
 
     rows, failures = [], 0
     for length in study.lengths:
@@ -88,8 +88,9 @@ def run(study: FrontierStudy, report=print) -> list[Path]:
     """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
     import pandas as pd
 
-    from feelgood.results import nchain as results
-    from feelgood.results import store, style
+    from feelgood.figures import style
+    from feelgood.runs import store
+    from feelgood.studies.nchain import tables as results
 
     seeds = {"all": range(study.num_seeds)}
     with store.recorded(study.output, "frontier", study, seeds=seeds, files=FILES) as facts:

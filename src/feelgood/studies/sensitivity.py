@@ -56,7 +56,7 @@ FILES = {
 
 def plan(study: SensitivityStudy, agent: str) -> Plan:
     """One agent at all points; returns a summary of each."""
-    from feelgood.results import nchain as results
+    from feelgood.studies.nchain import tables as results
 
     values = [{name: value} for name, value in points()]
     cell = Cell(f"nchain-{study.length}", agent, "sensitivity", values, range(study.num_seeds), study.num_steps)
@@ -71,8 +71,9 @@ def run(study: SensitivityStudy, report=print) -> list[Path]:
     """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
     import pandas as pd
 
-    from feelgood.results import nchain as results
-    from feelgood.results import store, style
+    from feelgood.figures import style
+    from feelgood.runs import store
+    from feelgood.studies.nchain import tables as results
 
     seeds = {"all": range(study.num_seeds)}
     with store.recorded(study.output, "sensitivity", study, seeds=seeds, files=FILES) as facts:

@@ -15,7 +15,7 @@ from feelgood.choices import FORMS, Form
 from feelgood.pairs import read_lists
 from feelgood.studies.cells import Cell, CellOptions, check_runs, make_environment, tables_of
 from feelgood.studies.engine import Plan, run_plans
-from feelgood.studies.nchain import GRIDS, best, tune, tuning_seeds
+from feelgood.studies.nchain.study import GRIDS, best, tune, tuning_seeds
 
 __all__ = ["SweepStudy", "run"]
 
@@ -79,7 +79,7 @@ def plan(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> Plan:
 
 def run(study: SweepStudy, report=print) -> list[Path]:
     """Runs the study, or what is left of it, and returns the paths of its tables."""
-    from feelgood.results import store
+    from feelgood.runs import store
 
     grid = read_lists("grid", study.grid) or GRIDS[study.agent]
     _check(study, grid)
@@ -109,8 +109,7 @@ def _check(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> None:
 
 def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10) -> str:
     """The best points as a table, and the winner's two scores in words."""
-    from feelgood.results.nchain import interval
-    from feelgood.results.statistics import diverged, final_scores
+    from feelgood.statistics import diverged, final_scores, interval
 
     names = list(itertools.takewhile(lambda name: name != "count", points.columns))
     ranked = points.sort_values(["count", "score", "area"], ascending=False)

@@ -36,7 +36,7 @@ class Worker:
       run: `(progress, checkpoint) -> table`; must pickle.
       checkpoint: where unfinished work can be kept.
       settings: of JAX, see `set_up_jax`.
-      progress: a bar, see `feelgood.results.progress`; it gets what the task reports.
+      progress: a bar, see `feelgood.runs.progress`; it gets what the task reports.
 
     Attributes:
       pipe: readable when there is something to hear.

@@ -23,8 +23,8 @@ from feelgood.checks import check_count, check_kind
 from feelgood.envs import Environment
 from feelgood.envs.external import Task, functional_task, vector_task
 from feelgood.files import atomically
-from feelgood.results import store
-from feelgood.results.machine import describe_machine
+from feelgood.runs import store
+from feelgood.runs.machine import describe_machine
 from feelgood.training.evaluation import policy_of
 from feelgood.training.policy import OWN, Origin, Policy, make_task, playing_parts, zoo_agent
 

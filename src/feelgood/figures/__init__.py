@@ -1,0 +1,1 @@
+"""Figures as records of plain numbers (charts), and Matplotlib's drawing of them."""

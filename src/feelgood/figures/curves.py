@@ -1,0 +1,163 @@
+"""Charts of any table of curves: learning, final scores over all tasks, profiles, sample efficiency."""
+
+import numpy as np
+import pandas as pd
+
+from feelgood.figures.chart import (
+    Chart,
+    Panel,
+    Series,
+    colours,
+    is_dashed,
+    label,
+    mean_series,
+    numbers,
+    series,
+    unique,
+)
+from feelgood.statistics import (
+    Layout,
+    aggregate,
+    diverged,
+    final_scores,
+    layout,
+    performance_profile,
+    sample_efficiency,
+)
+
+__all__ = ["aggregates", "efficiency", "learning_curves", "profiles"]
+
+_TIMES = {"step": "environment steps", "frame": "frames", "episode": "episode"}
+_SCORES = {"return": "evaluation return", "regret": "cumulative regret"}
+
+
+def learning_curves(curves: pd.DataFrame) -> Chart:
+    """A panel for each task, a curve for each agent."""
+    columns = layout(curves)
+    table = curves.assign(_task=columns.task_names(curves), _agent=curves[columns.agent].astype(str))
+    if "length" in columns.tasks:
+        table = table.sort_values("length", kind="stable")
+    elif "constants" in columns.tasks:  # tuned before theory
+        table = table.sort_values("constants", kind="stable", ascending=False)
+    looks = colours(unique(curves[columns.agent]))
+    # Returns of the N-chain are bounded and nearly all-or-nothing; with few seeds an interval reaches past the bounds.
+    chain = "length" in columns.tasks and columns.score == "return"
+    bounds = (0.0, 10.0) if chain else (-np.inf, np.inf)
+    panels = []
+    for task, rows in table.groupby("_task", sort=False):
+        lines = [
+            mean_series(
+                label(name),
+                colour,
+                rows[rows["_agent"] == name],
+                columns.time,
+                columns.score,
+                bounds,
+                dashed=is_dashed(name),
+            )
+            for name, colour in looks.items()
+            if (rows["_agent"] == name).any()
+        ]
+        panel = Panel(
+            "" if task == "all" else str(task),
+            _TIMES[columns.time],
+            _SCORES.get(columns.score, columns.score),
+            lines,
+            y_log=columns.lower_is_better,
+            y_range=(0, 10.4) if chain else _regret_range(lines) if columns.lower_is_better else None,
+            guides=(10,) if chain else (),
+        )
+        panels.append(panel)
+    seeds = curves["seed"].nunique()
+    note = f"Mean over {seeds} seed{'s' if seeds > 1 else ''} with its 95% confidence interval (Student's t)."
+    note += _lost(curves, "count until then")
+    return Chart("curves", "Regret" if columns.lower_is_better else "Learning curves", note, "curves", panels)
+
+
+def _lost(curves: pd.DataFrame, what: str = "are left out") -> str:
+    """A sentence on the runs that diverged, if any."""
+    told = diverged(curves)
+    return f" Runs that diverged {what}: {told}." if told else ""
+
+
+def _regret_range(lines: list[Series]) -> tuple[float, None] | None:
+    """Where cumulative regret lies after the first few episodes, in which all curves rise as one."""
+    later = [y for line in lines for x, y in zip(line.x, line.y, strict=True) if x >= 5 and y > 0]
+    return (0.8 * min(later), None) if later else None
+
+
+def profiles(curves: pd.DataFrame) -> Chart:
+    """Performance profiles: over all tasks where they have one scale, else a panel for each."""
+    columns = layout(curves)
+    scores = final_scores(curves)
+    looks = colours(unique(scores["agent"]))
+    groups = [("", _of_all_tasks(scores))] if columns.one_scale else list(scores.groupby("task", sort=False))
+    panels = []
+    for task, rows in groups:
+        table = performance_profile(rows)
+        lines = [
+            series(label(str(agent)), looks[str(agent)], group, "threshold", "share", ("low", "high"))
+            for agent, group in table.groupby("agent", sort=False)
+        ]
+        panels.append(Panel(str(task), f"{columns.score} τ", "share of runs above τ", lines, y_range=(0, 1.04)))
+    note = "Share of runs whose final score is above τ, with a pointwise 95% interval by the stratified bootstrap."
+    note += _lost(curves)
+    return Chart("profiles", "Performance profiles", note, "curves", panels)
+
+
+def _of_all_tasks(scores: pd.DataFrame) -> pd.DataFrame:
+    """Scores of the agents that have all tasks: others cannot stand beside them in one number."""
+    tasks = scores.dropna(subset="score").groupby("agent")["task"].nunique()
+    return scores[scores["agent"].isin(tasks.index[tasks == scores["task"].nunique()])]
+
+
+def _check_one_scale(columns: Layout, curves: pd.DataFrame) -> None:
+    if not columns.one_scale and columns.task_names(curves).nunique() > 1:
+        raise ValueError(f"a mean over tasks needs scores on one scale, and each {columns.tasks[0]} has its own")
+
+
+def aggregates(curves: pd.DataFrame) -> Chart:
+    """Interquartile mean and mean over all tasks, for each agent that has them all."""
+    columns = layout(curves)
+    _check_one_scale(columns, curves)
+    scores = _of_all_tasks(final_scores(curves))
+    looks = colours(unique(curves[columns.agent]))
+    tables = {"interquartile mean": aggregate(scores, "iqm"), "mean": aggregate(scores, "mean")}
+    order = list(tables["interquartile mean"].sort_values("value", kind="stable", ascending=False)["agent"])
+    panels = []
+    for title, table in tables.items():
+        marks = [
+            Series(
+                label(row.agent),
+                looks[row.agent],
+                numbers([row.value]),
+                [float(order.index(row.agent))],
+                numbers([row.low]),
+                numbers([row.high]),
+                points=True,
+            )
+            for row in table.itertuples()
+        ]
+        panels.append(Panel(title, columns.score, "", marks, y_names=[label(name) for name in order]))
+    note = "Final scores of all runs and tasks together, with 95% intervals by the stratified bootstrap."
+    note += _lost(curves)
+    return Chart("aggregate", "Over all tasks", note, "curves", panels)
+
+
+def efficiency(curves: pd.DataFrame) -> Chart:
+    """Sample efficiency: the interquartile mean over all tasks as training goes on."""
+    columns = layout(curves)
+    _check_one_scale(columns, curves)
+    looks = colours(unique(curves[columns.agent]))
+    shown = set(_of_all_tasks(final_scores(curves))["agent"])
+    times = np.sort(curves[columns.time].unique())
+    thinned = curves[columns.time].isin(times[:: max(1, len(times) // 25)])
+    table = sample_efficiency(curves[curves[columns.agent].astype(str).isin(shown) & thinned])
+    lines = [
+        series(label(str(agent)), looks[str(agent)], group, columns.time, "value", ("low", "high"))
+        for agent, group in table.groupby("agent", sort=False)
+    ]
+    note = "Interquartile mean over all tasks and seeds, with a pointwise 95% interval by the stratified bootstrap."
+    note += _lost(curves, "count until then")
+    panel = Panel("", _TIMES[columns.time], "interquartile mean", lines)
+    return Chart("efficiency", "Sample efficiency", note, "curves", [panel])

@@ -1,0 +1,1 @@
+"""One page about runs, and every kind of chart that their tables allow."""

@@ -1,0 +1,202 @@
+"""One page of what studies found: curves to explore, tables to sort, and what is behind every figure.
+
+The page needs nothing but itself: style, script and numbers lie in it, and its security policy forbids every request
+and every script but its own. Text from names and manifests is escaped.
+"""
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from feelgood.report.kinds import Chart, available, make_chart, tables_of
+from feelgood.report.provenance import Provenance, provenance
+from feelgood.report.tables import best, breakable, scores_table, table_of
+
+__all__ = ["build_report"]
+
+_MOST_ROWS = 200
+# Within a task a profile says less than the table of scores does, and takes much room.
+_KINDS_ON_ONE_SCALE = ("profiles",)
+
+
+class _Run(NamedTuple):
+    name: str
+    folder: Path
+    tables: dict[str, pd.DataFrame]
+    charts: list[Chart]
+    behind: Provenance
+
+
+def build_report(folders: Sequence[Path], title: str | None = None) -> str:
+    """The page, as text.
+
+    Args:
+      folders: of studies, or any with a table of curves.
+      title: of the page; the names of the studies if not given.
+
+    Raises:
+      ValueError: if a folder holds nothing that a page can show.
+    """
+    if not folders:
+        raise ValueError("a report needs at least one folder, got none")
+    runs = [_read(folder) for folder in folders]
+    charts = [chart for run in runs for chart in run.charts]
+    style, script = (resources.files(__package__).joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    heading = title or ", ".join(dict.fromkeys(run.name for run in runs))
+    body, first = [], 0
+    for i, run in enumerate(runs):
+        body.append(_section(run, i, first))
+        first += len(run.charts)
+    links = "".join(f'<a href="#run-{i}">{escape(run.name)}</a>' for i, run in enumerate(runs)) if len(runs) > 1 else ""
+    if len(runs) == 1:
+        links = "".join(f'<a href="#chart-{i}">{escape(chart.title)}</a>' for i, chart in enumerate(charts))
+    return f"""<!doctype html>
+<html lang="en" data-theme="light">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{escape(heading)} · feelgood</title>
+<link rel="icon" href="data:,">
+<style>
+{style}</style>
+</head>
+<body>
+<div class="bar"><div><b>feelgood</b><nav>{links}</nav>\
+<button type="button" class="plain" id="theme" title="light or dark">Dark</button></div></div>
+<main>
+{"".join(body)}
+<footer>Made by feelgood{_version()}. This page holds all its data and asks for nothing else.</footer>
+</main>
+<script type="application/json" id="charts">{_json([_plain(chart) for chart in charts])}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _version() -> str:
+    try:
+        return f" {escape(metadata.version('feelgood'))}"
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _read(folder: Path) -> _Run:
+    tables = tables_of(folder)
+    behind = provenance(folder)
+    charts, reasons = [], []
+    for kind in available(tables):
+        try:
+            chart = make_chart(kind, tables)
+        except ValueError as error:
+            reasons.append(str(error))
+            continue
+        if kind not in _KINDS_ON_ONE_SCALE or len(chart.panels) == 1:
+            charts.append(chart)
+    if not charts:
+        why = "; ".join(dict.fromkeys(reasons)) or f"none of {', '.join(tables)} is a table that it knows"
+        raise ValueError(f"folder {folder} holds nothing that a report can show: {why}")
+    return _Run(behind.study or folder.resolve().name, folder, tables, charts, behind)
+
+
+def _json(value: Any) -> str:
+    """JSON that cannot end the element it stands in."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        return {name: _plain(item) for name, item in value._asdict().items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return None if not math.isfinite(value) else int(value) if value.is_integer() and abs(value) < 1e15 else value
+    return value
+
+
+def _section(run: _Run, index: int, first: int) -> str:
+    """All of a run: what it is, what it found, its figures, its tables, what is behind it."""
+    pieces = [_head(run, index)]
+    scores = scores_table(run.tables)
+    if scores:
+        pieces.append(f'<section class="block"><h2>Final scores</h2><p>{scores.note}</p>{scores.html}</section>')
+    pieces += [_figure(run, chart, first + i) for i, chart in enumerate(run.charts)]
+    pieces.append(_data(run))
+    return f'<article id="run-{index}">{"".join(pieces)}</article>'
+
+
+def _head(run: _Run, index: int) -> str:
+    facts = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in run.behind.facts.items())
+    cards = "".join(
+        f"<div><span>{escape(task)}</span><strong>{escape(value)} <small>± {escape(error)}</small></strong>"
+        f"<em>{breakable(agent)}</em><span>{breakable(next_)}</span></div>"
+        for task, agent, value, error, next_ in best(run.tables)
+    )
+    unfinished = (
+        '<p class="warning">This study is not finished: what stands here may change.</p>'
+        if run.behind.finished is False
+        else ""
+    )
+    return (
+        f'<header class="run"><div class="kicker">{escape(run.behind.kicker)}</div>'
+        f"<h1>{escape(run.behind.title)}</h1>"
+        f'<p class="lead">{escape(run.behind.lead)}</p>'
+        f"{unfinished}"
+        f'<dl class="facts">{facts}</dl>' + (f'<div class="best">{cards}</div>' if cards else "") + "</header>"
+    )
+
+
+def _figure(run: _Run, chart: Chart, number: int) -> str:
+    rows = len(run.tables[chart.table])
+    behind = {"table": f"{chart.table}, {rows:,} rows", **run.behind.lines}
+    again = f"feelgood plot {run.folder} --kind {chart.kind}"
+    return (
+        f'<section class="block" id="chart-{number}" data-chart="{number}" data-kind="{escape(chart.kind)}">'
+        f"<h2>{escape(chart.title)}</h2><p>{escape(chart.note)}</p>"
+        '<div class="legend" role="group" aria-label="curves"></div><div class="panels"></div>'
+        '<div class="foot"><details><summary>What is behind this figure</summary>'
+        f"{_lines(behind)}<dl><dt>drawn again by</dt><dd><code>{escape(again)}</code></dd></dl></details>"
+        '<div class="tools"></div></div></section>'
+    )
+
+
+def _lines(lines: Mapping[str, str]) -> str:
+    code = ("command", "commit", "from its options")
+    rows = (
+        f"<dt>{escape(k)}</dt><dd>{f'<code>{escape(v)}</code>' if k in code else escape(v)}</dd>"
+        for k, v in lines.items()
+    )
+    return f"<dl>{''.join(rows)}</dl>"
+
+
+def _data(run: _Run) -> str:
+    pieces = []
+    for name, table in run.tables.items():
+        shown = table.head(_MOST_ROWS) if len(table) <= 20 * _MOST_ROWS else table.head(0)
+        if not len(shown):
+            continue
+        more = f", of which the first {len(shown)} are shown" if len(shown) < len(table) else ""
+        summary = f"{escape(name)}: {len(table):,} rows{more}"
+        pieces.append(f"<details><summary>{summary}</summary>{table_of(shown)}</details>")
+    if run.behind.spec:
+        pieces.append(f"<details><summary>Specification</summary><pre>{escape(run.behind.spec)}</pre></details>")
+    return (
+        '<section class="block"><h2>Behind it</h2><p>What made these results, and the tables themselves.</p>'
+        f"{_lines(run.behind.lines)}{''.join(pieces)}</section>"
+    )

@@ -1,0 +1,134 @@
+"""What is behind a run: its command, options, versions and machine, in words."""
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from feelgood.runs.store import read_manifest
+
+__all__ = ["Provenance", "command_of", "provenance"]
+
+_TITLES = {
+    "nchain": "Deep exploration on the N-chain",
+    "sensitivity": "Sensitivity on the N-chain",
+    "frontier": "The frontier of the N-chain",
+    "regret": "Regret in linear MDPs",
+    "samplers": "Samplers on a feel-good posterior",
+    "sweep": "A sweep",
+    "atari": "Atari",
+}
+
+
+class Provenance(NamedTuple):
+    """A run's study if known, words for its head, facts and lines by name, its options as JSON, whether it ended."""
+
+    study: str | None
+    title: str
+    kicker: str
+    lead: str
+    facts: dict[str, str]
+    lines: dict[str, str]
+    spec: str | None
+    finished: bool | None
+
+
+def command_of(study: str, spec: Mapping[str, Any]) -> str:
+    """The command that runs a study with these options."""
+    words = ["feelgood", "run", study]
+    for name, value in spec.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        elif isinstance(value, list):
+            words += [flag, *map(str, value)] if value else []
+        elif value is not None:
+            words += [flag, str(value)]
+    return shlex.join(words)
+
+
+def _duration(seconds: float) -> str:
+    minutes, hours = seconds / 60, seconds / 3600
+    return f"{hours:.1f} h" if hours >= 1 else f"{minutes:.0f} min" if minutes >= 1 else f"{seconds:.0f} s"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _field(manifest: dict[str, Any], name: str, kind: type) -> Any:
+    """A field of a manifest, or an empty one where it is missing or of another kind."""
+    value = manifest.get(name)
+    return value if isinstance(value, kind) else kind()
+
+
+def provenance(folder: Path) -> Provenance:
+    """Reads what a folder's manifest says of it; a folder without one has no more than its name."""
+    path = folder / "manifest.json"
+    name = folder.resolve().name
+    if not path.exists():
+        unknown = {"folder": str(folder), "manifest": "none: nothing is known of how these results were made"}
+        return Provenance(None, name, "results", "A folder with tables and no manifest.", {}, unknown, None, None)
+    manifest = read_manifest(path)
+    if not isinstance(manifest, dict):
+        raise ValueError(f"manifest {path} must be a table of fields, got {type(manifest).__name__}")
+    study = _field(manifest, "study", str) or None
+    spec, versions = _field(manifest, "spec", dict), _field(manifest, "versions", dict)
+    counted = Counter(map(_text, _field(manifest, "devices", list)))
+    machine = ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counted.items())
+    seconds = manifest.get("wall_seconds")
+    facts = {
+        "seeds": _text(spec["num_seeds"]) if "num_seeds" in spec else "",
+        "budget": _budget(spec),
+        "device": machine,
+        "wall time": _duration(float(seconds)) if isinstance(seconds, int | float) else "",
+        "date": _text(manifest.get("time", ""))[:10],
+        "feelgood": _text(versions.get("feelgood", "")),
+        "jax": _text(versions.get("jax", "")),
+        "commit": _text(manifest.get("commit") or "")[:10],
+    }
+    lines: dict[str, str] = {}
+    if manifest.get("command"):
+        lines["command"] = _text(manifest["command"])
+    elif study:
+        lines["from its options"] = command_of(study, spec)
+    lines["versions"] = ", ".join(f"{name} {_text(version)}" for name, version in versions.items())
+    lines["python"] = _text(manifest.get("python", ""))
+    lines["devices"] = machine
+    lines["commit"] = _text(manifest.get("commit") or "")
+    lines["finished"] = _text(manifest.get("time", "")) if manifest.get("finished") else "no"
+    lines["note"] = _text(manifest.get("note", ""))
+    finished = manifest.get("finished")
+    return Provenance(
+        study,
+        _TITLES.get(study or "", study or name),
+        f"{study or 'results'} · {name}" if study != name else f"{study} study",
+        _lead(spec),
+        {key: value for key, value in facts.items() if value},
+        {key: value for key, value in lines.items() if value},
+        json.dumps(spec, indent=2, ensure_ascii=False) if spec else None,
+        finished if isinstance(finished, bool) else None,
+    )
+
+
+def _budget(spec: Mapping[str, Any]) -> str:
+    for name, word in (("num_steps", "steps"), ("num_frames", "frames"), ("num_episodes", "episodes")):
+        if isinstance(spec.get(name), int):
+            return f"{spec[name]:,} {word}"
+    return ""
+
+
+def _lead(spec: Mapping[str, Any]) -> str:
+    """Which agents on which problems."""
+    who = next((spec[name] for name in ("agents", "algorithms", "agent") if spec.get(name)), None)
+    lengths = spec.get("lengths") or spec.get("length")
+    what = next((spec[name] for name in ("mdps", "games", "game", "environment") if spec.get(name)), None)
+    names = [_text(item) for item in who] if isinstance(who, list) else [_text(who)] if who else []
+    problems = [_text(item) for item in what] if isinstance(what, list) else [_text(what)] if what else []
+    if lengths:
+        problems = [f"N = {', '.join(map(_text, lengths if isinstance(lengths, list) else [lengths]))}"]
+    return ("; ".join(part for part in (", ".join(names), "on " + ", ".join(problems) if problems else "") if part)) + (
+        "." if names or problems else ""
+    )

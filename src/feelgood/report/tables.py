@@ -1,0 +1,122 @@
+"""Tables of a report: HTML whose heads sort, every cell escaped."""
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from feelgood.figures.chart import label
+from feelgood.statistics import diverged, final_scores, interval, layout, scores_of
+
+__all__ = ["Scores", "best", "breakable", "scores_table", "table_of"]
+
+
+class Scores(NamedTuple):
+    """A table of final scores, and a line on what they are."""
+
+    html: str
+    note: str
+
+
+def _html(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table from cells that are HTML already; every head is a button that sorts by its column."""
+    top = "".join(f'<th scope="col"><button type="button">{escape(head)}</button></th>' for head in heads)
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def breakable(name: str) -> str:
+    """A name as HTML whose lines may break after underscores."""
+    return escape(name).replace("_", "_<wbr>")
+
+
+def _number(value: float) -> str:
+    return (
+        f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.2f}" if abs(value) >= 0.01 or not value else f"{value:.3g}"
+    )
+
+
+def table_of(table: pd.DataFrame) -> str:
+    """Any table."""
+    return _html(
+        list(map(str, table.columns)), [[_cell(value) for value in row] for row in table.itertuples(index=False)]
+    )
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f'<td data-v="{value}">{value:.4g}</td>' if math.isfinite(value) else '<td data-v="">–</td>'
+    return f"<td>{escape(str(value))}</td>"
+
+
+def _intervals(tables: Mapping[str, pd.DataFrame]) -> tuple[dict[str, dict[str, tuple[float, float]]], Any] | None:
+    """Mean and half-width by agent and task, from the table of curves if there is a good one."""
+    try:
+        columns = layout(tables["curves"])
+        scores = scores_of(final_scores(tables["curves"]))
+    except (KeyError, ValueError):
+        return None
+    return {agent: {task: interval(runs) for task, runs in tasks.items()} for agent, tasks in scores.items()}, columns
+
+
+def scores_table(tables: Mapping[str, pd.DataFrame]) -> Scores | None:
+    """Final scores, agents down and tasks across; the best of each task in bold."""
+    found = _intervals(tables)
+    if found is None:
+        return None
+    scores, columns = found
+    pick = min if columns.lower_is_better else max
+    tasks = list(dict.fromkeys(task for own in scores.values() for task in own))
+    tops = {task: pick(own[task][0] for own in scores.values() if task in own) for task in tasks}
+    rows = []
+    for agent, own in scores.items():
+        cells = [f"<td>{breakable(label(agent))}</td>"]
+        for task in tasks:
+            if task not in own:
+                cells.append('<td data-v="">–</td>')
+                continue
+            mean, half = own[task]
+            error = "" if math.isnan(half) else f" <small>± {_number(half)}</small>"
+            top = ' class="top"' if mean == tops[task] else ""
+            cells.append(f'<td{top} data-v="{mean}">{_number(mean)}{error}</td>')
+        rows.append(cells)
+    seeds = tables["curves"]["seed"].nunique()
+    what = (
+        "Regret at the last episode" if columns.lower_is_better else f"Mean {columns.score} of the last ten evaluations"
+    )
+    note = f"{what}, over up to {seeds} seeds, ± half the width of the 95% confidence interval (Student's t)."
+    told = diverged(tables["curves"])
+    note += f" Runs that diverged are left out: {told}." if told else ""
+    return Scores(_html([columns.agent, *tasks], rows), escape(note))
+
+
+def best(tables: Mapping[str, pd.DataFrame], most: int = 10) -> list[tuple[str, str, str, str, str]]:
+    """For each task, where there are few: its name, the best agent, score and half-width, and who comes next."""
+    found = _intervals(tables)
+    if found is None:
+        return []
+    scores, columns = found
+    sign = 1 if columns.lower_is_better else -1
+    tasks = list(dict.fromkeys(task for own in scores.values() for task in own))
+    cards = []
+    for task in tasks if len(tasks) <= most else []:
+        ranked = sorted((sign * own[task][0], agent) for agent, own in scores.items() if task in own)
+        (_, first), *rest = ranked
+        mean, half = scores[first][task]
+        error = "?" if math.isnan(half) else _number(half)
+        cards.append((task, label(first), _number(mean), error, _runner_up((mean, half), scores, rest, task)))
+    return cards
+
+
+def _runner_up(
+    top: tuple[float, float], scores: Mapping[str, Any], rest: Sequence[tuple[float, str]], task: str
+) -> str:
+    """Who comes next, and whether its interval reaches that of the best."""
+    if not rest:
+        return ""
+    agent = rest[0][1]
+    mean, half = scores[agent][task]
+    apart = abs(top[0] - mean) > top[1] + half  # False where an interval is unknown
+    return f"{'next' if apart else 'intervals overlap'}: {label(agent)}, {_number(mean)}"

@@ -1,1 +1,0 @@
-"""What is on disk and how it looks: figures, tables, statistics. Knows nothing of training."""

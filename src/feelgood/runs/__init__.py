@@ -1,0 +1,1 @@
+"""What a run writes: tables, manifest, lock, learning curves, progress."""

@@ -1,0 +1,325 @@
+"""What a study leaves on disk: tables in Parquet, a manifest in JSON and a page in words, each whole or not at all.
+
+A folder is written by one process at a time, which holds a lock on it that ends with the process however it ends.
+"""
+
+import dataclasses
+import errno
+import hashlib
+import json
+import os
+import re
+import shlex
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from feelgood.checks import check_choice
+from feelgood.files import atomically
+from feelgood.runs import readme
+from feelgood.runs.machine import describe_machine
+
+__all__ = [
+    "as_command",
+    "fingerprint",
+    "is_finished",
+    "load_results",
+    "locked",
+    "read_manifest",
+    "read_study",
+    "read_table",
+    "recorded",
+    "write_manifest",
+    "write_so_far",
+    "write_table",
+    "write_text",
+]
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """Writes a table as Parquet."""
+    atomically(path, lambda partial: table.to_parquet(partial, index=False, compression="zstd"))
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Reads a table; a damaged file gives a ValueError that names it."""
+    try:
+        return pd.read_parquet(path)
+    except Exception as error:
+        raise ValueError(f"table {path} cannot be read ({str(error).splitlines()[0]})") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file."""
+    atomically(path, lambda partial: partial.write_text(text, "utf-8"))
+
+
+def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Writes a manifest as JSON."""
+    write_text(path, json.dumps(manifest, indent=2, default=str) + "\n")
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Reads a manifest; a damaged file, or JSON that is no table of fields, gives a ValueError that names it."""
+    try:
+        manifest = json.loads(path.read_text("utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"manifest {path} cannot be read ({error})") from error
+    if not isinstance(manifest, dict):
+        raise ValueError(f"manifest {path} must be a table of fields, got {type(manifest).__name__}")
+    return manifest
+
+
+def read_study(folder: Path) -> dict[str, Any]:
+    """The manifest of a study's folder.
+
+    Raises:
+      ValueError: if there is none, or one that is not a study's.
+    """
+    path = folder / "manifest.json"
+    if not path.exists():
+        raise ValueError(f"folder {folder} holds no study: it has no manifest.json")
+    manifest = read_manifest(path)
+    for name, kind in (("study", str), ("spec", dict), ("finished", bool)):
+        if not isinstance(manifest.get(name), kind):
+            raise ValueError(f"manifest {path} must hold a {kind.__name__} as {name!r}, got {manifest.get(name)!r}")
+    return manifest
+
+
+def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
+    """The results of a study as a tidy table.
+
+    Args:
+      path: the study's folder. Of a study on Atari that is under way, the curves so far can be had.
+      table: name of one of its tables, without ending; if not given, its `curves` (a row per run and evaluation), or
+        its only table where it has no curves.
+
+    Raises:
+      ValueError: if the folder holds no such table.
+
+    Example:
+      >>> curves = load_results("results/nchain")
+      >>> mean = curves.groupby(["length", "agent", "step"])["return"].mean()
+    """
+    folder = Path(path)
+    # Where a table has both forms, Parquet is the one with exact numbers and types.
+    files = {file.stem: file for ending in ("csv", "parquet") for file in sorted(folder.glob(f"*.{ending}"))}
+    so_far = sorted(folder.glob("cells/*.so-far.csv"))
+    if not files and so_far and table in (None, "curves"):
+        return pd.concat(map(_read_csv, so_far), ignore_index=True)
+    if not files:
+        raise ValueError(f"folder {folder} holds no results" + _why_empty(folder))
+    if table is None:
+        if "curves" not in files and len(files) > 1:
+            raise ValueError(f"folder {folder} holds no curves; choose a table of {', '.join(map(repr, files))}")
+        table = "curves" if "curves" in files else next(iter(files))
+    check_choice("table", table, files)
+    return read_table(files[table]) if files[table].suffix == ".parquet" else _read_csv(files[table])
+
+
+def write_so_far(checkpoint: Path, curve: pd.DataFrame) -> None:
+    """Keeps the curve of a run that is under way beside its checkpoint, where `load_results` finds it.
+
+    A disk that does not take it ends no run.
+    """
+    name = checkpoint.name.removesuffix(".checkpoint.npz")
+    with suppress(OSError):
+        write_text(checkpoint.with_name(f"{name}.so-far.csv"), curve.to_csv(index=False))
+
+
+def _why_empty(folder: Path) -> str:
+    if not folder.is_dir():
+        return ": there is no such folder"
+    if (folder / "manifest.json").exists() and not read_study(folder)["finished"]:
+        return f" yet: its study is unfinished (feelgood resume {folder} goes on with it)"
+    return ": no table lies there"
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path)
+    except ValueError as error:
+        raise ValueError(f"table {path} cannot be read ({str(error).splitlines()[0]})") from error
+
+
+def fingerprint(*facts: Any) -> str:
+    """A short name for facts: the same for the same ones, another for others."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+# Options that say where a study runs, in which pieces, where its results go and what they are drawn beside, but not
+# what they are.
+_ELSEWHERE = ("output", "engine", "ray_address", "num_processes", "seeds_per_task", "checkpoints", "reference")
+
+
+@contextmanager
+def locked(output: Path) -> Iterator[None]:
+    """Holds a folder for this process alone, by an advisory lock of the operating system on `output/.lock`.
+
+    The lock ends with the process, also if it is killed. Between machines that share a folder over a network it holds
+    as far as their file system's locks do: NFS needs version 4, or a lock daemon and no `local_lock` mount option. On a
+    file system that knows no locks there is none, and a warning says so.
+
+    Raises:
+      ValueError: if another process holds it.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system
+        warnings.warn(f"output {output} is not locked: this system has no flock", stacklevel=2)
+        yield
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    path = output / ".lock"
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.read(file, 200).decode(errors="replace").strip()
+            os.close(file)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                by = f" ({holder})" if holder else ""
+                raise ValueError(
+                    f"output {output} is being written by another process{by}; wait for it or choose another folder"
+                ) from None
+            warnings.warn(f"output {output} is not locked: its file system cannot ({error.strerror})", stacklevel=2)
+            yield
+            return
+        # Whoever held the lock before may have removed the file that was just opened; then there is another one now.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file), os.stat(path)):
+                break
+        os.close(file)
+    os.truncate(file, 0)
+    os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(file)
+
+
+def as_command(study: str, spec: Any) -> str:
+    """The command line that runs a study with these options, those that are at their default left out.
+
+    Example:
+      >>> from feelgood.studies.samplers.study import SamplersStudy
+      >>> as_command("samplers", SamplersStudy(num_chains=10))
+      'feelgood run samplers --num-chains 10'
+    """
+    words = ["feelgood", "run", study]
+    for field in dataclasses.fields(spec):
+        value = getattr(spec, field.name)
+        if value == field.default:
+            continue
+        flag = field.name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}", *map(str, value if isinstance(value, tuple) else [value])]
+    return shlex.join(words)
+
+
+@contextmanager
+def recorded(
+    output: Path,
+    study: str,
+    spec: Any,
+    *,
+    seeds: Mapping[str, range] | None = None,
+    files: Mapping[str, str] | None = None,
+    command: str | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Keeps the manifest and the README of a study while it runs; they say "finished" only if the work ends well.
+
+    Meanwhile the folder is this process's alone, see `locked`. A README.md that somebody else wrote is left alone.
+
+    Args:
+      output: the study's folder.
+      study: its name.
+      spec: its options, a dataclass; those that only say where it runs and where its results go do not count when
+        studies are told apart.
+      seeds: what they are for, and which.
+      files: names of the files that the study writes, and a line on what each of them is.
+      command: what runs it; `as_command` if not given.
+
+    Yields:
+      A table for facts that are known only after the work; they are added to the manifest.
+
+    Raises:
+      ValueError: if the folder holds another study, or the same with other options, or if another process is writing
+        there.
+    """
+    path = output / "manifest.json"
+    options, label = dataclasses.asdict(spec), _label(study, spec)
+    with locked(output):
+        if path.exists() and (there := read_manifest(path)).get("label") != label:
+            why = _difference(there, study, options)
+            raise ValueError(f"output {output} holds another study{why}; choose another folder or remove it")
+        _remove_partials(output)
+        began = time.time()
+        manifest = {
+            "study": study,
+            "label": label,
+            "spec": options,
+            "command": command or as_command(study, spec),
+            "arguments": sys.argv[1:],
+            "seeds": {use: {"first": each.start, "count": len(each)} for use, each in (seeds or {}).items()},
+            "finished": False,
+        }
+        facts: dict[str, Any] = {}
+
+        def write(**changes: Any) -> None:
+            now = {**manifest, **describe_machine(), **facts, **changes}
+            write_manifest(path, now)
+            if readme.is_ours(output / "README.md"):
+                write_text(output / "README.md", readme.describe(output, now, files or {}))
+
+        write()
+        yield facts
+        write(finished=True, wall_seconds=round(time.time() - began))
+
+
+def _label(study: str, spec: Any) -> str:
+    options = dataclasses.asdict(spec)
+    return fingerprint(study, {name: value for name, value in options.items() if name not in _ELSEWHERE})
+
+
+def _difference(manifest: Mapping[str, Any], study: str, options: Mapping[str, Any]) -> str:
+    """What tells the study in a folder from this one, in brackets; nothing if it cannot be told."""
+    if manifest.get("study") != study:
+        return f" ({manifest['study']})" if isinstance(manifest.get("study"), str) else ""
+    there = manifest.get("spec")
+    there, here = there if isinstance(there, dict) else {}, json.loads(json.dumps(options, default=str))
+    told = [
+        f"{name} {json.dumps(there[name])} there, {json.dumps(value)} here"
+        for name, value in here.items()
+        if name not in _ELSEWHERE and name in there and there[name] != value
+    ]
+    return f" ({'; '.join(told)})" if told else " (by another version)"
+
+
+def holds(output: Path, study: str, spec: Any) -> bool:
+    """Whether a folder holds this very study."""
+    path = output / "manifest.json"
+    return path.exists() and read_manifest(path).get("label") == _label(study, spec)
+
+
+def is_finished(output: Path, study: str, spec: Any) -> bool:
+    """Whether a folder holds this very study, and its work ended well."""
+    return holds(output, study, spec) and bool(read_manifest(output / "manifest.json").get("finished"))
+
+
+def _remove_partials(output: Path) -> None:
+    """Removes what a killed process left half-written; nobody else writes while the folder is locked."""
+    for partial in [*output.glob("*.partial"), *output.glob("cells/*.partial")]:
+        if re.search(r"\.\d+\.partial$", partial.name):
+            partial.unlink(missing_ok=True)

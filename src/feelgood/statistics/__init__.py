@@ -1,0 +1,41 @@
+"""Scores of runs with confidence intervals, and comparisons of two agents."""
+
+from feelgood.statistics.estimates import (
+    STATISTICS,
+    Estimate,
+    Layout,
+    aggregate,
+    bootstrap,
+    check_runs,
+    diverged,
+    final_scores,
+    improvement,
+    interquartile_mean,
+    interval,
+    layout,
+    mean,
+    performance_profile,
+    probability_of_improvement,
+    sample_efficiency,
+    scores_of,
+)
+
+__all__ = [
+    "STATISTICS",
+    "Estimate",
+    "Layout",
+    "aggregate",
+    "bootstrap",
+    "check_runs",
+    "diverged",
+    "final_scores",
+    "improvement",
+    "interquartile_mean",
+    "interval",
+    "layout",
+    "mean",
+    "performance_profile",
+    "probability_of_improvement",
+    "sample_efficiency",
+    "scores_of",
+]

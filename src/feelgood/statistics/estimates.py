@@ -1,0 +1,344 @@
+"""What results say and how surely: means over tasks, interquartile means, profiles, with bootstrap intervals.
+
+The statistics are those of Agarwal et al. (2021). Runs of one task are resampled among themselves (a stratified
+bootstrap), so that an interval holds for these tasks and for other seeds. Scores of an agent are one array per task,
+and tasks may have unequal numbers of runs.
+
+References:
+  Agarwal, Schwarzer, Castro, Courville, Bellemare (2021), Deep reinforcement learning at the edge of the statistical
+  precipice, and its library rliable, which the tests compare with. (rliable itself asks for arch < 8, which does not
+  load beside pandas 3.)
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from feelgood.checks import check_choice, check_count
+
+__all__ = [
+    "STATISTICS",
+    "Estimate",
+    "Layout",
+    "aggregate",
+    "bootstrap",
+    "check_runs",
+    "diverged",
+    "final_scores",
+    "improvement",
+    "interquartile_mean",
+    "interval",
+    "layout",
+    "mean",
+    "performance_profile",
+    "probability_of_improvement",
+    "sample_efficiency",
+    "scores_of",
+]
+
+NUM_DRAWS = 2000
+LEVEL = 0.95
+
+_AGENTS = ("agent", "algorithm", "sampler")
+_TASKS = ("length", "game", "mdp", "environment", "task", "constants", "budget", "form")
+# In a table of regret "step" is a step size.
+_TIMES = ("episode", "frame", "step")
+_SCORES = ("return", "score", "regret")
+
+
+class Estimate(NamedTuple):
+    """A statistic and the ends of its confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Layout(NamedTuple):
+    """Which columns of a tidy table mean what; `tasks` are those that tell problems apart."""
+
+    agent: str
+    tasks: tuple[str, ...]
+    time: str
+    score: str
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether a small score is a good one, as with regret."""
+        return self.score == "regret"
+
+    @property
+    def one_scale(self) -> bool:
+        """Whether scores of different tasks are in the same units, so that their mean says something."""
+        return {"length", "budget", "form"}.issuperset(self.tasks)
+
+    def task_names(self, table: pd.DataFrame) -> pd.Series:
+        """A name for the task of every row."""
+        if not self.tasks:
+            return pd.Series("all", index=table.index)
+        codes = table.groupby(list(self.tasks), sort=False, dropna=False).ngroup()
+        firsts = table[list(self.tasks)].loc[~codes.duplicated()].itertuples(index=False)
+        names = [", ".join(_label(column, value) for column, value in row._asdict().items()) for row in firsts]
+        return pd.Series(np.array(names, dtype=object)[codes], index=table.index)
+
+
+def _label(column: str, value: Any) -> str:
+    return f"N = {value}" if column == "length" else str(value)
+
+
+def layout(table: pd.DataFrame) -> Layout:
+    """Finds the columns of a table of curves: a row per run and evaluation.
+
+    Raises:
+      ValueError: if it has no agents, seeds, times or scores.
+    """
+    found = []
+    for what, names in (("agent", _AGENTS), ("seed", ("seed",)), ("time", _TIMES), ("score", _SCORES)):
+        present = [name for name in names if name in table.columns]
+        if not present:
+            columns = ", ".join(map(repr, table.columns)) or "none"
+            wanted = " or ".join(map(repr, names))
+            raise ValueError(f"a table of curves needs a column {wanted} for the {what}, got the columns {columns}")
+        found.append(present[0])
+    agent, _, time, score = found
+    if not len(table):
+        raise ValueError("a table of curves must have rows, got none")
+    for name in (time, score):
+        if not pd.api.types.is_numeric_dtype(table[name]):
+            raise ValueError(f"column {name!r} of a table of curves must hold numbers, got {table[name].iloc[0]!r}")
+    return Layout(agent, tuple(name for name in _TASKS if name in table.columns), time, score)
+
+
+def _plain(curves: pd.DataFrame, columns: Layout) -> pd.DataFrame:
+    """The columns agent, task, seed, time and score, one row per run and time.
+
+    The score is NaN where it is not finite, or where the parameters were not (`finite`), as argmax makes an action of
+    values that are NaN.
+    """
+    score = curves[columns.score].astype(float)
+    is_finite = np.isfinite(score) & (curves["finite"].astype(bool) if "finite" in curves else True)
+    table = pd.DataFrame(
+        {
+            "agent": curves[columns.agent].astype(str),
+            "task": columns.task_names(curves),
+            "seed": curves["seed"],
+            "time": curves[columns.time],
+            "score": score.where(is_finite),
+        }
+    )
+    twice = table.duplicated(["agent", "task", "seed", "time"])
+    if twice.any():
+        run = table.loc[twice.idxmax()]
+        where = f"{run['agent']} on {run['task']}, seed {run['seed']}, at {columns.time} {run['time']}"
+        raise ValueError(f"a table of curves must have one row per run and time, got two of {where}")
+    return table
+
+
+def check_runs(curves: pd.DataFrame) -> None:
+    """Requires that a run has one row of each time, as it has not where settings are mixed."""
+    _plain(curves, layout(curves))
+
+
+def diverged(curves: pd.DataFrame) -> str:
+    """Of which agents how many runs end with a score that is not finite, in words; nothing where none does."""
+    table = _plain(curves, layout(curves)).sort_values("time", kind="stable")
+    ends = table.groupby(["agent", "task", "seed"], sort=False).tail(1)
+    by_agent = ends.assign(lost=ends["score"].isna()).groupby("agent", sort=False)["lost"].agg(["sum", "count"])
+    return ", ".join(f"{lost} of {runs} of {agent}" for agent, lost, runs in by_agent.itertuples() if lost)
+
+
+def final_scores(curves: pd.DataFrame, last: int = 10, score: str | None = None) -> pd.DataFrame:
+    """One row per run, with columns agent, task, seed, score.
+
+    The score is the mean of a run's last evaluations, the one before training apart; of regret, which is a sum over
+    episodes, it is the last value. Where one of them is not finite, as in a run that diverged, the score is NaN.
+
+    Args:
+      curves: a table with a row per run and evaluation, see `layout`.
+      last: how many evaluations count.
+      score: the column to take instead of the one that `layout` finds, such as a normalised return.
+    """
+    check_count("last", last)
+    columns = layout(curves)
+    if score is not None:
+        check_choice("score", score, curves.columns)
+        columns = columns._replace(score=score)
+    table = _plain(curves, columns)
+    # Agents and tasks in the order in which the table names them; lengths rise.
+    rising = curves["length"].rank(method="dense") if "length" in columns.tasks else 0
+    order = table.assign(rising=rising)[["task", "rising"]].drop_duplicates("task").sort_values("rising", kind="stable")
+    places = {
+        name: {value: i for i, value in enumerate(values)}
+        for name, values in (("agent", table["agent"].unique()), ("task", order["task"]))
+    }
+    keys = ["agent", "task", "seed"]
+    ends = table.groupby(keys, sort=False)["time"].transform("max")
+    table = table[(table["time"] > 0) | (ends == 0)].sort_values("time", kind="stable")
+    tail = table.groupby(keys, sort=False).tail(1 if columns.lower_is_better else last)
+    scores = tail.groupby(keys, sort=False, as_index=False)["score"].agg(lambda score: score.mean(skipna=False))
+    return scores.sort_values(
+        keys, key=lambda values: values.map(places.get(str(values.name), lambda seed: seed)), ignore_index=True
+    )
+
+
+Runs = Sequence[np.ndarray]
+"""Scores of one agent: for each task an array whose last axis runs over runs."""
+
+Numbers = np.ndarray | np.floating
+"""A statistic: a number, or one for each of the leading axes."""
+
+
+def scores_of(scores: pd.DataFrame) -> dict[str, dict[str, np.ndarray]]:
+    """Scores by agent and task, from a table of final scores; runs without a finite score are left out."""
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for (agent, task), group in scores.groupby(["agent", "task"], sort=False):
+        finite = group["score"].to_numpy(float)
+        finite = finite[np.isfinite(finite)]
+        if len(finite):
+            found.setdefault(str(agent), {})[str(task)] = finite
+    return found
+
+
+def mean(runs: Runs) -> Numbers:
+    """The mean over tasks of the mean over runs, each of shape (..., runs)."""
+    return np.mean([np.mean(task, axis=-1) for task in runs], axis=0)
+
+
+def interquartile_mean(runs: Runs) -> Numbers:
+    """The mean of the middle half of all runs of all tasks together: a quarter is cut off at each end."""
+    return stats.trim_mean(np.concatenate(list(runs), axis=-1), 0.25, axis=-1)
+
+
+def improvement(runs: Runs, others: Runs) -> Numbers:
+    """P(X > Y) + P(X = Y)/2 for a run X of one agent and a run Y of the other, on average over tasks.
+
+    By ranks: U = Σ ranks of X − n(n + 1)/2 counts the pairs that X wins, of n·m.
+    """
+    shares = []
+    for x, y in zip(runs, others, strict=True):
+        n, m = x.shape[-1], y.shape[-1]
+        ranks = stats.rankdata(np.concatenate([x, y], axis=-1), axis=-1)[..., :n]
+        shares.append((ranks.sum(axis=-1) - n * (n + 1) / 2) / (n * m))
+    return np.mean(shares, axis=0)
+
+
+STATISTICS: dict[str, Callable[[Runs], Numbers]] = {"mean": mean, "iqm": interquartile_mean}
+
+
+def bootstrap(statistic: Callable[..., Any], *samples: Runs, num_draws: int = NUM_DRAWS, seed: int = 0) -> Estimate:
+    """A statistic with its 95% percentile interval; runs of each task are resampled among themselves.
+
+    Args:
+      statistic: a function of as many samples as given; it keeps leading axes.
+      samples: for each agent, an array of runs for each task.
+      num_draws: number of resampled data sets.
+      seed: of the resampling; the same data give the same interval.
+    """
+    check_count("num_draws", num_draws)
+    rng = np.random.default_rng(seed)
+    drawn = [[task[rng.integers(len(task), size=(num_draws, len(task)))] for task in sample] for sample in samples]
+    low, high = np.quantile(statistic(*drawn), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(float(statistic(*samples)), float(low), float(high))
+
+
+def interval(values) -> tuple[float, float]:
+    """Mean and half-width of its 95% confidence interval (Student's t)."""
+    values = np.asarray(values, float)
+    n = len(values)
+    if n < 2:
+        return float(values.mean()) if n else float("nan"), float("nan")
+    return float(values.mean()), float(stats.t.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n))
+
+
+def aggregate(scores: pd.DataFrame, statistic: str = "iqm", num_draws: int = NUM_DRAWS) -> pd.DataFrame:
+    """One row per agent over all of its tasks: runs, tasks, value, low, high.
+
+    Args:
+      scores: a table of final scores.
+      statistic: "mean" or "iqm".
+      num_draws: number of resampled data sets.
+    """
+    check_choice("statistic", statistic, STATISTICS)
+    rows = []
+    for agent, tasks in scores_of(scores).items():
+        runs = list(tasks.values())
+        estimate = bootstrap(STATISTICS[statistic], runs, num_draws=num_draws)
+        rows.append({"agent": agent, "tasks": len(runs), "runs": sum(map(len, runs)), **estimate._asdict()})
+    return pd.DataFrame(rows, columns=["agent", "tasks", "runs", "value", "low", "high"])
+
+
+def performance_profile(scores: pd.DataFrame, thresholds: Any = None, num_draws: int = NUM_DRAWS) -> pd.DataFrame:
+    """For each agent and threshold the share of all its runs that score more, with a pointwise 95% interval.
+
+    Args:
+      scores: a table of final scores.
+      thresholds: where to look; 51 between the smallest and the largest score if not given.
+      num_draws: number of resampled data sets.
+    """
+    finite = scores.loc[np.isfinite(scores["score"]), "score"]
+    if thresholds is None:
+        thresholds = np.linspace(finite.min(), finite.max(), 51) if len(finite) else np.zeros(0)
+    rows = []
+    for agent, tasks in scores_of(scores).items():
+        for threshold in np.asarray(thresholds, float):
+            # Only how many runs are above counts, and a resampled number of those is binomial: no need to draw runs.
+            above = [(int(np.sum(task > threshold)), len(task)) for task in tasks.values()]
+            value, low, high = _share(above, num_draws)
+            rows.append({"agent": agent, "threshold": float(threshold), "share": value, "low": low, "high": high})
+    return pd.DataFrame(rows, columns=["agent", "threshold", "share", "low", "high"])
+
+
+def _share(counts: Sequence[tuple[int, int]], num_draws: int) -> Estimate:
+    """The share of successes over tasks pooled; drawing n of n runs with k successes again gives Binomial(n, k/n)."""
+    rng = np.random.default_rng(0)
+    total = sum(n for _, n in counts)
+    draws = sum(rng.binomial(n, k / n, size=num_draws) for k, n in counts) / total
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(sum(k for k, _ in counts) / total, float(low), float(high))
+
+
+def probability_of_improvement(
+    runs: Mapping[str, np.ndarray],
+    others: Mapping[str, np.ndarray],
+    lower_is_better: bool = False,
+    num_draws: int = NUM_DRAWS,
+) -> Estimate:
+    """How likely a run of one agent beats a run of another, on average over the tasks that both have.
+
+    Args:
+      runs: scores of the one by task.
+      others: scores of the other by task.
+      lower_is_better: whether a small score beats a large one.
+      num_draws: number of resampled data sets.
+    """
+    common = [task for task in runs if task in others]
+    if not common:
+        raise ValueError(f"agents must share a task, got {', '.join(runs) or 'none'} and {', '.join(others) or 'none'}")
+    sign = -1.0 if lower_is_better else 1.0
+    samples = [[sign * scores[task] for task in common] for scores in (runs, others)]
+    return bootstrap(improvement, *samples, num_draws=num_draws)
+
+
+def sample_efficiency(curves: pd.DataFrame, statistic: str = "iqm", num_draws: int = 200) -> pd.DataFrame:
+    """The statistic of each agent over all of its tasks at every time that all its runs have: agent, time, value, …
+
+    Whole curves are resampled, the same ones at every time. Runs that diverged count until then; times at which a task
+    has none left are left out.
+    """
+    check_choice("statistic", statistic, STATISTICS)
+    columns = layout(curves)
+    rows = []
+    for agent, group in _plain(curves, columns).groupby("agent", sort=False):
+        by_time = group.groupby("time")
+        shared = by_time.size() == len(group[["task", "seed"]].drop_duplicates())
+        for time in shared.index[shared]:
+            at = by_time.get_group(time)
+            runs = [task["score"].dropna().to_numpy() for _, task in at.groupby("task", sort=False)]
+            if not all(map(len, runs)):
+                continue
+            estimate = bootstrap(STATISTICS[statistic], runs, num_draws=num_draws)
+            rows.append({"agent": str(agent), columns.time: time, **estimate._asdict()})
+    return pd.DataFrame(rows, columns=["agent", columns.time, "value", "low", "high"])

@@ -1,0 +1,1 @@
+"""The Atari study."""

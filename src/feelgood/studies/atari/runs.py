@@ -1,0 +1,180 @@
+"""One run of the Atari study: what it depends on, how it is carried out, and its curve as a table."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from feelgood.choices import Form, Init
+from feelgood.studies.engine import Plan, Task
+
+__all__ = ["FRAMES_PER_STEP", "Run", "Settings", "plan", "settings", "tabulate", "task_of"]
+
+FRAMES_PER_STEP = 4
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, and all that it depends on.
+
+    Attributes:
+      game: in ALE's spelling.
+      agent: a member of the zoo.
+      seed: of the run.
+      point: hyper-parameters, the rest being the recipe's on Atari.
+      varied: name and value of the one that is varied, if any; it is in `point` too.
+      protocol: arguments of `HostProtocol`.
+      emulator: arguments of `atari`.
+      form: of the adaptive samplers.
+      init: weights that networks start with.
+      prioritized: whether transitions are replayed by priority, whatever the agent.
+    """
+
+    game: str
+    agent: str
+    seed: int
+    point: Mapping[str, float]
+    varied: tuple[str, float] | None
+    protocol: Mapping[str, Any]
+    emulator: Mapping[str, Any]
+    form: Form = "released"
+    init: Init = "torch"
+    prioritized: bool = False
+
+    @property
+    def label(self) -> str:
+        """The agent's name in tables; one that is varied tells what is different about it."""
+        return self.agent if self.varied is None else f"{self.agent} {self.varied[0]}={self.varied[1]:g}"
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.game}/{self.label}/seed-{self.seed}"
+
+
+class Settings(NamedTuple):
+    """What a run comes down to: hyper-parameters, a `HostProtocol` and an agent's `Options`."""
+
+    hyper: dict[str, float]
+    protocol: Any
+    options: Any
+
+
+def settings(run: Run) -> Settings:
+    """All hyper-parameters, the protocol and the options of the agent."""
+    from feelgood import agents
+    from feelgood.training.protocol import HostProtocol
+
+    hyper = {**agents.atari_hyper(run.agent, run.emulator["pixel_scale"], run.form), **run.point}
+    options = agents.Options(double=True, form=run.form, init=run.init, prioritized=run.prioritized)
+    return Settings(hyper, HostProtocol(**run.protocol), options)
+
+
+def _digest(run: Run) -> str:
+    hyper, protocol, options = settings(run)
+    facts = [run.game, run.agent, run.seed, hyper, asdict(protocol), asdict(options), dict(run.emulator)]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def task_of(run: Run, *, checkpoints: bool = True) -> Task:
+    """The task of a run; the file's name holds a hash of all that the run depends on, defaults included."""
+    words = run.name.replace("/", "-").replace(" ", "-")
+    return Task(run.name, f"{words}-{_digest(run)}.parquet", partial(_run, run, checkpoints))
+
+
+def plan(run: Run, cells: Path, *, checkpoints: bool = True) -> Plan:
+    """One run; returns its curve. Once that is on disk, the folder that the run was kept in is removed."""
+    task = task_of(run, checkpoints=checkpoints)
+    (table,) = yield [task]
+    shutil.rmtree((cells / task.file).with_suffix(".checkpoint"), ignore_errors=True)
+    varied = {} if run.varied is None else {"parameter": run.varied[0], "value": run.varied[1]}
+    return table.assign(agent=run.label, **varied)
+
+
+def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
+    """Trains a run."""
+    from feelgood import agents
+    from feelgood.envs.external import atari
+    from feelgood.runs import store
+    from feelgood.runs.progress import Moment
+    from feelgood.training.host import train
+
+    hyper, protocol, options = settings(run)
+    make = lambda spaces, hyper: agents.make_agent(run.agent, spaces, hyper, options)
+    task = atari(run.game, **run.emulator)
+    said: list[str] = []
+    points: list[Any] = []
+    with progress.task(run.name, protocol.num_steps) as report:
+        step, speed = 0, 0.0
+
+        def show() -> None:
+            told = [f"{FRAMES_PER_STEP * step:,} frames"] if step else []
+            told += [f"{FRAMES_PER_STEP * speed:,.0f} a second"] if speed else []
+            if points:
+                told.append(f"score {points[-1].return_:,.0f}" if points[-1].is_finite else "diverged")
+            report(Moment(step, ", ".join(told)))
+
+        def tick(now: int, a_second: float) -> None:
+            nonlocal step, speed
+            step, speed = now, a_second
+            show()
+
+        def tell(point) -> None:
+            nonlocal step
+            points.append(point)
+            step = max(step, point.step)  # evaluations are late
+            if checkpoint is not None:
+                store.write_so_far(checkpoint, tabulate(run, hyper, points, resumed=bool(said)).assign(agent=run.label))
+            show()
+
+        def say(text: str) -> None:
+            said.append(text)
+            report(Moment(None, text))
+
+        outcome = train(
+            task,
+            make,
+            protocol,
+            hyper,
+            run.seed,
+            schedule=agents.anneal,
+            # The name of the engine's own checkpoint is that of a file; a run is kept in a folder.
+            folder=checkpoint.with_suffix("") if checkpoints and checkpoint is not None else None,
+            label=f"{run.name} {_digest(run)}",
+            report=tell,
+            tick=tick,
+            say=say,
+        )
+    return tabulate(run, hyper, outcome.curve, resumed=bool(said))
+
+
+def tabulate(run: Run, hyper: Mapping[str, float], curve: Sequence[Any], *, resumed: bool):
+    """One row per evaluation, that of the untrained network first."""
+    import pandas as pd
+
+    rows = [
+        {
+            "game": run.game,
+            "agent": run.agent,
+            "seed": run.seed,
+            "step": point.step,
+            "frame": FRAMES_PER_STEP * point.step,
+            "return": point.return_,
+            "return_spread": point.return_spread,
+            "episode_length": point.episode_length,
+            "training_return": point.training_return,
+            "num_episodes": point.num_episodes,
+            "action_changes": point.action_changes,
+            "potential": point.potential,
+            "seconds": point.seconds,
+            "finite": point.is_finite,
+            "resumed": resumed,
+            **hyper,
+        }
+        for point in curve
+    ]
+    return pd.DataFrame(rows)

@@ -1,0 +1,113 @@
+"""Charts of the studies on the N-chain, of sweeps, and of the samplers' distances."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+
+from feelgood.figures.chart import Chart, Heat, Panel, Series, colours, numbers, series, unique
+
+__all__ = ["distances", "frontier", "lengths", "sensitivity", "sweep"]
+
+_SYMBOLS = {"feel_good_weight": "feel-good weight η", "friction": "friction γ"}
+_BUDGETS = {"fixed": "fixed budget", "growing": "budget in proportion to N"}
+
+
+def _scores(table: pd.DataFrame, x: str) -> list[Series]:
+    """Score with its 95% interval against x, for each agent."""
+    table = table.sort_values(x, kind="stable")
+    low, high = (table["score"] - table["score_ci"]).clip(0, 10), (table["score"] + table["score_ci"]).clip(0, 10)
+    table = table.assign(_low=low.fillna(table["score"]), _high=high.fillna(table["score"]))
+    return [
+        series(agent, colour, table[table["agent"].astype(str) == agent], x, "score", ("_low", "_high"), points=True)
+        for agent, colour in colours(unique(table["agent"])).items()
+    ]
+
+
+def lengths(summary: pd.DataFrame) -> Chart:
+    """The paper's Figure 1: score against chain length."""
+    if summary["length"].nunique() < 2:
+        raise ValueError("score against length needs several lengths, got one")
+    panel = Panel("", "chain length N", "score", _scores(summary, "length"), y_range=(0, 10.4), guides=(10,))
+    note = "Mean of the last ten evaluations, with its 95% confidence interval over seeds (Student's t)."
+    return Chart("lengths", "Score against chain length", note, "summary", [panel])
+
+
+def sensitivity(table: pd.DataFrame) -> Chart:
+    """Score against each hyper-parameter; a value of zero stands half a decade left of the smallest other."""
+    panels = []
+    for parameter, rows in table.groupby("parameter", sort=False):
+        zero = rows["value"] == 0
+        smallest = rows.loc[~zero, "value"].min()
+        shown = rows.assign(value=rows["value"].mask(zero, smallest / np.sqrt(10)))
+        x_label = _SYMBOLS.get(str(parameter), str(parameter)) + (" (leftmost: 0)" if zero.any() else "")
+        lines = _scores(shown, "value")
+        panels.append(Panel("", x_label, "score", lines, x_log=True, y_range=(0, 10.4), guides=(10,)))
+    note = f"N = {table['length'].iloc[0]}, {table['seeds'].iloc[0]} seeds; mean and 95% confidence interval."
+    return Chart("sensitivity", "Sensitivity", note, "sensitivity", panels)
+
+
+def frontier(table: pd.DataFrame) -> Chart:
+    """Share of seeds that score at least 9, against chain length."""
+    table = table.assign(_share=table["seeds_at_9"] / table["seeds"]).sort_values("length", kind="stable")
+    looks = colours(unique(table["agent"]))
+    panels = []
+    for budget, rows in sorted(table.groupby("budget", sort=False), key=lambda pair: str(pair[0])):
+        lines = [
+            series(str(agent), looks[str(agent)], group, "length", "_share", points=True)
+            for agent, group in rows.groupby("agent", sort=False)
+        ]
+        title = _BUDGETS.get(str(budget), str(budget))
+        panel = Panel(title, "chain length N", "share of seeds", lines, x_log=True, y_range=(0, 1.04), guides=(0.8,))
+        panels.append(panel)
+    note = "Share of seeds that score at least 9; a length is held where it reaches 80%."
+    return Chart("frontier", "Frontier", note, "frontier", panels)
+
+
+def sweep(table: pd.DataFrame) -> Chart:
+    """Heat-maps of a sweep over the two hyper-parameters that move the score of an agent most."""
+    table = table if "agent" in table else table.assign(agent="")
+    # A sweep's hyper-parameters are the columns before the number of seeds.
+    known = {"agent", "length", "score", "seeds", "diverged"}
+    before = itertools.takewhile(lambda name: name != "count", table.columns)
+    names = [name for name in before if name not in known and pd.api.types.is_numeric_dtype(table[name])]
+    low, high = float(table["score"].min()), float(table["score"].max())
+    panels = []
+    for agent, rows in table.groupby("agent", sort=False):
+        varied = [name for name in names if rows[name].nunique() > 1]
+        spread = {name: np.ptp(rows.groupby(name)["score"].mean()) for name in varied}
+        chosen: list[str] = sorted(varied, key=lambda name: -spread[name])[:2]
+        if not chosen:
+            continue
+        x, y = chosen[0], chosen[1] if len(chosen) > 1 else ""
+        for length, cell in rows.groupby("length") if "length" in rows else [(None, rows)]:
+            wide = cell.assign(_one="").pivot_table(index=y or "_one", columns=x, values="score")
+            heat = Heat(
+                [f"{value:g}" for value in wide.columns],
+                [f"{value:g}" for value in wide.index] if y else [""],
+                [numbers(row, 4) for row in wide.to_numpy(float)],
+                low,
+                high,
+            )
+            title = ", ".join(part for part in (str(agent), "" if length is None else f"N = {length}") if part)
+            panels.append(Panel(title, x, y, heat=heat))
+    if not panels:
+        raise ValueError("a sweep must vary a hyper-parameter, got none that varies")
+    note = (
+        "Mean score on tuning seeds over all settings of the other hyper-parameters; shown are the two that move an "
+        "agent's score most. The best of many settings looks better than it is, so winners are reported on fresh seeds."
+    )
+    return Chart("sweep", "Sweep", note, "sweep", panels)
+
+
+def distances(table: pd.DataFrame) -> Chart:
+    """Distance of every sampler's chains to their target."""
+    looks = colours(unique(table["sampler"]))
+    lines = [
+        series(name, colour, table[table["sampler"].astype(str) == name].sort_values("step"), "step", "distance")
+        for name, colour in looks.items()
+    ]
+    floor = float(table["floor"].iloc[0])
+    panel = Panel("", "steps", "distance to the target", lines, x_log=True, y_log=True, guides=(floor,))
+    note = "Sliced 2-Wasserstein distance between chains and exact draws; the level is that of two sets of exact draws."
+    return Chart("distances", "Distance to the target", note, "distances", [panel])

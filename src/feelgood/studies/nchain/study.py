@@ -1,0 +1,308 @@
+"""The N-chain study, after the paper's Figure 1: which agents explore deeply, and how far.
+
+For each chain length and agent, hyper-parameters are chosen on tuning seeds by halving (all points of the grid on a few
+seeds, the best of them on more) and the winner is run on fresh seeds, the same for every agent. Tuning seeds and
+reporting seeds never meet.
+
+The work is cut into cells, one batch of runs each (`feelgood.studies.cells`); a length and an agent make a plan, and
+plans are independent of each other (`feelgood.studies.engine`).
+"""
+
+import itertools
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from feelgood.checks import check_choice, check_count
+from feelgood.choices import FORMS, Form
+from feelgood.studies.cells import FIRST_TUNING_SEED, OPTIMUM, Cell, CellOptions, check_runs, tables_of
+from feelgood.studies.engine import Plan, run_plans
+
+__all__ = ["GRIDS", "NChainStudy", "best", "run", "tune", "tuning_seeds"]
+
+# The paper's table `tb:nchain`, widened where its winner lay at an edge. The adaptive agents have one temperature: at
+# the paper's three the noise is below rounding and the scores are those of β = ∞ (docs/reproduction.md).
+_ADAPTIVE: dict[str, tuple[float, ...]] = {
+    "step_size": (1e-2, 1e-3),
+    "bias_factor": (3.0, 1.0, 0.1),
+    "inverse_temperature": (1e10,),
+}
+_FRICTION = {"friction": (1.0, 0.1, 0.01)}
+_FEEL_GOOD = {"feel_good_weight": (1.0, 0.1, 0.01)}
+_NOISY: dict[str, tuple[float, ...]] = {
+    "step_size": (1e-1, 1e-2, 1e-3),
+    "inverse_temperature": (1e10, 1e6, 1e4),
+}
+_RATES: dict[str, tuple[float, ...]] = {"step_size": (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4)}
+
+GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
+    "fg_ulmcdqn": _ADAPTIVE | _FRICTION | _FEEL_GOOD,
+    "fg_lmcdqn": _ADAPTIVE | _FEEL_GOOD,
+    "ulmcdqn": _ADAPTIVE | _FRICTION,
+    "adam_lmcdqn": _ADAPTIVE | {"inverse_temperature": (1e8, 1e4)},
+    "lmcdqn": _NOISY,
+    "langevin_dqn": _NOISY,
+    "dqn": _RATES,
+    "bootstrapped_dqn": {
+        "step_size": (3e-3, 1e-3, 3e-4, 1e-4),
+        "prior_scale": (1.0, 3.0, 10.0),
+        "initial_epsilon": (1.0, 0.0),
+        "final_epsilon": (0.0,),
+    },
+    "noisynet_dqn": _RATES,
+    "steady_fg_ulmcdqn": {
+        "step_size": (1e-2, 3e-3),
+        "friction": (1.0, 0.3),
+        "feel_good_weight": (0.1, 0.05, 0.03),
+    },
+    "prioritized_dqn": _RATES,
+    "c51": _RATES,
+    "iqn": _RATES,
+}
+# Those of the paper and its baselines there.
+_NINE = tuple(GRIDS)[:9]
+
+# What each part of the steady agent is replaced by when it is taken away, from its hyper-parameters.
+_PARTS: dict[str, Callable[[dict[str, float]], dict[str, float]]] = {
+    "no_falling_step": lambda hyper: {"step_size_end": hyper["step_size"]},
+    "no_falling_weight": lambda hyper: {"feel_good_weight_end": hyper["feel_good_weight"]},
+    "no_average": lambda hyper: {"average": 0.0},
+}
+_PARTS["no_part"] = lambda hyper: {k: v for name in tuple(_PARTS)[:3] for k, v in _PARTS[name](hyper).items()}
+
+# Of a few points of the grid, the best within 10,000 steps at N = 25 on 32 tuning seeds (1,000,100 and on).
+_QUICK = {
+    "fg_ulmcdqn": {"step_size": 1e-2, "bias_factor": 1.0, "friction": 1.0, "feel_good_weight": 0.1},
+    "ulmcdqn": {"step_size": 1e-2, "bias_factor": 1.0, "friction": 1.0},
+}
+
+
+@dataclass(frozen=True)
+class NChainStudy(CellOptions):
+    """Deep exploration on the N-chain: every agent at every length, with honest tuning and confidence intervals."""
+
+    preset: Literal["quick", "default", "paper"] = "quick"
+    """quick: three agents at N = 25 for 10,000 steps, minutes on a CPU. default: all agents at N = 25 to 100 with their
+    default hyper-parameters. paper: the paper's nine, tuned on its grid; for a GPU."""
+    lengths: tuple[int, ...] = ()
+    """Chain lengths N; empty for the preset's."""
+    agents: tuple[str, ...] = ()
+    """Agents; empty for the preset's."""
+    num_steps: int = 0
+    """Environment steps of a run; 0 for the preset's."""
+    num_seeds: int = 0
+    """Fresh seeds that results are reported on; 0 for the preset's."""
+    tuning_seeds: tuple[int, ...] = ()
+    """Tuning seeds in each round of halving; empty for the preset's, which is none but for paper."""
+    num_kept: int = 4
+    """Least number of points of the grid that go on to the second round; ties and near ties go on too."""
+    cold: tuple[str, ...] = ()
+    """Agents whose winner also runs without noise (β = ∞) on the same seeds, reported as NAME_cold."""
+    ablate: bool = False
+    """Whether steady_fg_ulmcdqn also runs with each of its parts taken away, on the same seeds, reported
+    as steady_fg_ulmcdqn_no_PART."""
+    form: Form = "released"
+    """Form of the adaptive samplers, see `feelgood.agents.Options`."""
+    output: Path = Path("runs/nchain")
+    """Folder for results; one that holds an unfinished run of the same study is continued."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("preset", self.preset, _PRESETS)
+        check_choice("form", self.form, FORMS)
+        for name, value in _PRESETS[self.preset].items():
+            if not getattr(self, name):
+                object.__setattr__(self, name, value)
+        for length in self.lengths:
+            check_count("lengths", length, minimum=4)
+        for agent in self.agents:
+            check_choice("agents", agent, GRIDS)
+        for agent in self.cold:
+            check_choice("cold", agent, [name for name in GRIDS if "inverse_temperature" in GRIDS[name]])
+            check_choice("cold", agent, self.agents)
+        if self.ablate:
+            check_choice("agents, to ablate,", "steady_fg_ulmcdqn", self.agents)
+        for name in ("lengths", "agents"):
+            values = getattr(self, name)
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} must not repeat, got {values!r}")
+        check_runs(self.num_steps, self.num_seeds)
+        check_count("num_kept", self.num_kept)
+        for count in self.tuning_seeds:
+            check_count("tuning_seeds", count)
+
+
+_PRESETS: dict[str, dict[str, Any]] = {
+    "quick": {
+        "lengths": (25,),
+        "agents": ("fg_ulmcdqn", "ulmcdqn", "dqn"),
+        "num_steps": 10_000,
+        "num_seeds": 20,
+    },
+    "default": {
+        "lengths": (25, 50, 75, 100),
+        "agents": tuple(GRIDS),
+        "num_steps": 100_000,
+        "num_seeds": 20,
+    },
+    "paper": {
+        "lengths": (25, 50, 75, 100),
+        "agents": _NINE,
+        "num_steps": 100_000,
+        "num_seeds": 100,
+        "tuning_seeds": (16, 48),
+    },
+}
+
+
+FILES = {
+    "curves.parquet": "a row per run and evaluation, with the hyper-parameters of the run",
+    "summary.csv": "a row per length and agent: scores with 95% confidence intervals over seeds",
+    "summary.md": "the same for people",
+    "sweep.csv": "every point of the grids with its score on tuning seeds",
+    "curves.png": "learning curves",
+    "curves.pdf": "learning curves",
+    "lengths.png": "score against length",
+    "lengths.pdf": "score against length",
+}
+
+
+def run(study: NChainStudy, report=print) -> list[Path]:
+    """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
+    import pandas as pd
+
+    from feelgood.figures import style
+    from feelgood.runs import store
+    from feelgood.studies.nchain import tables as results
+
+    seeds = {"reporting": range(study.num_seeds), **tuning_seeds(study.tuning_seeds)}
+    with store.recorded(study.output, "nchain", study, seeds=seeds, files=FILES) as facts:
+        pairs = itertools.product(study.lengths, study.agents)
+        plans = [plan(study, length, agent) for length, agent in pairs]
+        done = run_plans(study, plans, study.output, facts)
+        table = pd.concat([curves for of_pair, _ in done for curves in of_pair], ignore_index=True)
+        sweep = [tuned for _, tuned in done if tuned is not None]
+        summary = results.summarise(table, OPTIMUM)
+        store.write_table(study.output / "curves.parquet", table)
+        paths = [study.output / "curves.parquet", study.output / "summary.csv", study.output / "summary.md"]
+        store.write_text(paths[1], summary.to_csv(index=False))
+        store.write_text(paths[2], results.as_markdown(summary))
+        if sweep:
+            store.write_text(study.output / "sweep.csv", pd.concat(sweep, ignore_index=True).to_csv(index=False))
+            paths.append(study.output / "sweep.csv")
+        report(results.as_markdown(summary))
+        paths += style.save(results.draw_curves(table), study.output / "curves")
+        if len(study.lengths) > 1:
+            paths += style.save(results.draw_lengths(summary), study.output / "lengths")
+    return paths
+
+
+def plan(study: NChainStudy, length: int, agent: str) -> Plan:
+    """One agent at one length: tuning, then reports on fresh seeds; returns tables of curves, and of tuning if any."""
+
+    def cell(stage: str, points: Sequence[Mapping[str, float]], seeds: Sequence[int]) -> Cell:
+        return Cell(f"nchain-{length}", agent, stage, points, seeds, study.num_steps, study.form)
+
+    hyper: dict[str, float] = _QUICK.get(agent, {}) if study.preset == "quick" else {}
+    tuned = None
+    if study.tuning_seeds:
+        tuned = yield from tune(cell, GRIDS[agent], study.tuning_seeds, study.num_kept, study.seeds_per_task)
+        hyper = best(tuned, GRIDS[agent])
+        tuned = tuned.assign(length=length, agent=agent)
+    reports = {"report": {agent: hyper}}
+    if agent in study.cold:
+        # Noise far below rounding.
+        reports["report-cold"] = {f"{agent}_cold": {**hyper, "inverse_temperature": 1e30}}
+    if study.ablate and agent == "steady_fg_ulmcdqn":
+        reports["report-parts"] = {f"{agent}_{part}": point for part, point in ablations(hyper).items()}
+    cells = [cell(stage, list(points.values()), range(study.num_seeds)) for stage, points in reports.items()]
+    tables = yield from tables_of(cells, study.seeds_per_task)
+    from feelgood import agents
+
+    curves = [
+        table[table["point"] == i].assign(agent=name, **{**agents.ZOO[agent].hyper, **point})
+        for points, table in zip(reports.values(), tables, strict=True)
+        for i, (name, point) in enumerate(points.items())
+    ]
+    return curves, tuned
+
+
+def ablations(hyper: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Hyper-parameters of the steady agent with each of its parts taken away, by name of the part."""
+    from feelgood import agents
+
+    whole = {**agents.ZOO["steady_fg_ulmcdqn"].hyper, **hyper}
+    return {part: {**whole, **take_away(whole)} for part, take_away in _PARTS.items()}
+
+
+def tuning_seeds(counts: Sequence[int]) -> dict[str, range]:
+    """The seeds of each round of tuning."""
+    ends = list(itertools.accumulate(counts, initial=FIRST_TUNING_SEED))
+    return {f"tuning, round {i + 1}": range(*ends[i : i + 2]) for i in range(len(counts))}
+
+
+def tune(
+    cell: Callable[[str, Sequence[Mapping[str, float]], Sequence[int]], Cell],
+    grid: Mapping[str, Sequence[float]],
+    counts: Sequence[int],
+    num_kept: int,
+    seeds_per_task: int = 0,
+) -> Generator[Any, Any, Any]:
+    """Part of a plan: chooses among the points of a grid by halving on tuning seeds.
+
+    The `num_kept` best points go on to the next round, and with them every point within one standard error of the last
+    of these. So the order of a grid never decides between points that tie.
+
+    Args:
+      cell: `(stage, points, seeds) -> Cell`.
+      grid: values of each hyper-parameter.
+      counts: seeds of each round, fresh ones in each.
+      num_kept: least number of points that go on to the next round.
+      seeds_per_task: see `CellOptions`.
+
+    Returns:
+      Every point with its mean score, the number of seeds behind it (`count`), its mean return over all evaluations
+      (`area`), which decides between points of equal score, and the standard error of the score (`error`).
+    """
+    import numpy as np
+    import pandas as pd
+
+    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    scores = []
+    for i, seeds in enumerate(tuning_seeds(counts).values()):
+        (table,) = yield from tables_of([cell(f"tune-{i}", points, seeds)], seeds_per_task)
+        trained = table[table["step"] > 0]
+        # A run that diverged has no score, and a point with such a run can win against none without.
+        returns = trained["return"].where(trained["finite"].astype(bool)).groupby([trained["point"], trained["seed"]])
+        last = returns.apply(lambda values: values.iloc[-10:].mean(skipna=False)).astype(float).rename("score")
+        area = returns.apply(lambda values: values.mean(skipna=False)).astype(float).rename("area")
+        named = pd.DataFrame(points).assign(point=range(len(points)))
+        scores.append(pd.concat([last, area], axis=1).reset_index().merge(named, on="point"))
+        by_point = pd.concat(scores).groupby(list(grid))
+        mean = lambda runs: runs.mean(skipna=False)
+        merged = by_point.agg(
+            count=("score", "size"), score=("score", mean), area=("area", mean), std=("score", "std")
+        ).reset_index()
+        merged = merged.assign(error=merged["std"] / np.sqrt(merged["count"])).drop(columns="std")
+        points = _kept(merged, num_kept)[list(grid)].to_dict("records")
+    return merged
+
+
+def _ranked(table):
+    """Best first. Points seen on more seeds have survived a round; only they can win."""
+    return table.sort_values(["count", "score", "area"], ascending=False, kind="stable")
+
+
+def _kept(table, num_kept: int):
+    """The best points of the last round, and all that are within one standard error of the last of these."""
+    survivors = _ranked(table[table["count"] == table["count"].max()])
+    last = survivors.head(num_kept).iloc[-1]
+    error = last["error"] if last["error"] > 0 else 0.0  # NaN with one seed
+    return survivors.head(max(num_kept, int((survivors["score"] >= last["score"] - error).sum())))
+
+
+def best(table, grid: Mapping[str, Any]) -> dict[str, float]:
+    """The point that `tune` chose: of those that came through all rounds, the one with the highest score."""
+    row = _ranked(table).iloc[0]
+    return {name: float(row[name]) for name in grid}

@@ -1,0 +1,59 @@
+"""Regret in linear MDPs: the paper's Table 1 as something that runs.
+
+Five parts, each a table and a figure:
+
+- curves: cumulative regret of every algorithm on every MDP, with the constants of its theory and with tuned ones;
+- exponents: how regret grows with T, d and H, beside what Table 1 claims;
+- budget: regret against gradients per stage and episode, for every sampler in Algorithm 1;
+- errors: the total variation between what a sampler draws from and the posterior, measured at every stage, and what
+  Theorem 1 makes of it;
+- complexity: gradients needed for a given total variation, beside Theorem 2.
+
+Tuning seeds and reporting seeds never meet.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from feelgood.studies.engine import run_plans
+from feelgood.studies.regret.spec import PARTS, RegretStudy, tuning_seeds
+
+__all__ = ["RegretStudy", "run"]
+
+_WHAT = {
+    "curves": "cumulative regret at marked episodes, a row per MDP, algorithm, constants, seed and episode",
+    "exponents": "cumulative regret at several dimensions and horizons",
+    "budget": "regret by sampler and gradients per stage and episode",
+    "errors": "total variation between what is sampled and the posterior, a row per sampler, steps, seed and episode",
+    "complexity": "gradients needed for a given total variation",
+}
+FILES = {
+    **{f"{part}.parquet": line for part, line in _WHAT.items()},
+    **{f"{part}.{ending}": f"figure of {part}" for part in PARTS for ending in ("png", "pdf")},
+    "summary.md": "tables for people",
+}
+
+
+def run(study: RegretStudy, report=print) -> list[Path]:
+    """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
+    import pandas as pd
+
+    from feelgood.figures import style
+    from feelgood.runs import store
+    from feelgood.studies.regret import tables as results
+    from feelgood.studies.regret.parts import PLANS
+
+    seeds = {"reporting": range(study.num_seeds), "tuning": tuning_seeds(study)}
+    with store.recorded(study.output, "regret", study, seeds=seeds, files=FILES) as facts:
+        paths: list[Path] = []
+        tables: dict[str, Any] = {}
+        for part in study.parts:
+            plans = PLANS[part](study)
+            tables[part] = pd.concat(run_plans(study, plans, study.output, facts, title=part), ignore_index=True)
+            store.write_table(study.output / f"{part}.parquet", tables[part])
+            paths.append(study.output / f"{part}.parquet")
+            paths += style.save(results.DRAW[part](tables[part]), study.output / part)
+        text = results.as_markdown(tables)
+        store.write_text(study.output / "summary.md", text)
+        report(text)
+    return [*paths, study.output / "summary.md"]

@@ -1,0 +1,176 @@
+"""Charts hold the numbers of their tables, and figures hold those of their charts."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from feelgood.figures import chart as base
+from feelgood.figures import draw as figures
+from feelgood.report.kinds import MAKERS, available, draw_kind, make_chart, tables_of
+from feelgood.statistics import final_scores, interval
+
+KINDS = {
+    "nchain": ["lengths", "curves", "aggregate", "profiles", "efficiency", "sensitivity", "frontier", "sweep"],
+    "regret": ["curves", "profiles", "exponents", "budget", "errors", "complexity"],
+    "samplers": ["distances"],
+    "atari": ["curves", "profiles"],
+}
+
+
+@pytest.fixture(scope="module")
+def tables(studies):
+    return {name: tables_of(folder) for name, folder in studies.items()}
+
+
+@pytest.mark.parametrize(("study", "kind"), [(study, kind) for study, kinds in KINDS.items() for kind in kinds])
+def test_every_kind_is_made_and_drawn_with_what_it_says(tables, study, kind):
+    chart = make_chart(kind, tables[study])
+    assert json.loads(json.dumps(chart))[0] == chart.kind == kind
+    assert chart.table == MAKERS[kind].table
+    for panel in chart.panels:
+        assert panel.heat or panel.series
+        for series in panel.series:
+            assert len(series.x) == len(series.y) > 0
+            assert list(series.x) == sorted(series.x)
+            assert series.colour.startswith("#")
+            if series.low is not None:
+                centre = series.x if panel.y_names else series.y
+                assert np.all(np.array(series.low) <= np.array(centre))
+                assert np.all(np.array(series.high) >= np.array(centre))
+    figure = figures.draw(chart)
+    drawn = [axes for axes in figure.axes if axes.axison]
+    assert len(drawn) == len(chart.panels)
+    for axes, panel in zip(drawn, chart.panels, strict=True):
+        assert (axes.get_title(), axes.get_xlabel()) == (panel.title, panel.x_label)
+        if panel.heat:
+            np.testing.assert_allclose(axes.images[0].get_array(), panel.heat.z)
+        elif not panel.y_names:
+            for line, series in zip(axes.lines, panel.series, strict=False):
+                np.testing.assert_allclose(line.get_xydata(), np.transpose([series.x, series.y]))
+    assert draw_kind(kind, tables[study]).axes
+
+
+def test_what_tables_suffice_for_is_found_by_their_columns(tables):
+    for study, kinds in KINDS.items():
+        assert set(kinds) <= set(available(tables[study]))
+    assert available({"curves": pd.DataFrame({"seed": []}), "notes": pd.DataFrame({"x": [1]})}) == {}
+
+
+def test_a_learning_curve_is_the_mean_over_seeds_with_students_interval(tables):
+    curves = tables["nchain"]["curves"]
+    panel = make_chart("curves", tables["nchain"]).panels[1]
+    assert panel.title == "N = 50"
+    series = panel.series[1]
+    assert series.name == "dqn"
+    rows = curves[(curves["length"] == 50) & (curves["agent"] == "dqn") & (curves["step"] == 3000)]
+    mean, half = interval(rows["return"])
+    assert [series.y[3], series.low[3], series.high[3]] == pytest.approx(
+        [mean, mean - half, min(10, mean + half)], rel=1e-4
+    )
+
+
+def test_the_best_agent_stands_first_among_means_over_all_tasks(tables):
+    scores = final_scores(tables["nchain"]["curves"])
+    chart = make_chart("aggregate", tables["nchain"])
+    order = list(scores.groupby("agent")["score"].mean().sort_values(ascending=False).index)
+    assert list(chart.panels[0].y_names) == order
+    marks = {series.name: series for series in chart.panels[1].series}
+    assert marks["dqn"].x[0] == pytest.approx(scores.loc[scores["agent"] == "dqn", "score"].mean(), rel=1e-4)
+    assert marks["dqn"].y[0] == order.index("dqn")
+
+
+@pytest.mark.parametrize("kind", ["aggregate", "efficiency"])
+@pytest.mark.parametrize(("study", "what"), [("regret", "mdp"), ("atari", "game")])
+def test_scores_of_different_units_are_not_averaged(tables, kind, study, what):
+    with pytest.raises(ValueError, match=f"needs scores on one scale, and each {what} has its own"):
+        make_chart(kind, tables[study])
+
+
+def test_scores_of_one_task_are_averaged_whatever_their_units(tables):
+    curves = tables["atari"]["curves"]
+    one = curves[curves["game"] == curves["game"].iloc[0]]
+    assert make_chart("aggregate", {"curves": one}).panels
+
+
+def test_runs_that_diverged_are_told_of(tables):
+    curves = tables["nchain"]["curves"].copy()
+    assert "diverged" not in make_chart("curves", {"curves": curves}).note
+    of_dqn = (curves["agent"] == "dqn") & (curves["length"] == 25)
+    last = of_dqn & (curves["seed"] == 0) & (curves["step"] == curves["step"].max())
+    runs = curves[curves["agent"] == "dqn"].groupby(["length", "seed"]).ngroups
+    curves.loc[last, "return"] = np.nan
+    for kind, what in (("curves", "count until then"), ("profiles", "are left out"), ("aggregate", "are left out")):
+        assert make_chart(kind, {"curves": curves}).note.endswith(f" Runs that diverged {what}: 1 of {runs} of dqn.")
+
+
+def test_an_agent_that_diverged_on_a_whole_task_is_not_averaged_over_the_others(tables):
+    curves = tables["nchain"]["curves"].copy()
+    curves.loc[(curves["agent"] == "dqn") & (curves["length"] == 25), "return"] = np.nan
+    assert "dqn" in make_chart("aggregate", tables["nchain"]).panels[0].y_names
+    assert "dqn" not in make_chart("aggregate", {"curves": curves}).panels[0].y_names
+
+
+def test_curves_of_mixed_settings_are_not_drawn(tables):
+    curves = tables["atari"]["curves"]
+    for draw in (make_chart, draw_kind):
+        with pytest.raises(ValueError, match="must have one row per run and time, got two of"):
+            draw("curves", {"curves": pd.concat([curves, curves.assign(feel_good_weight=1.0)])})
+
+
+def test_agents_without_all_tasks_are_left_out_of_means_over_all_tasks(tables):
+    curves = tables["nchain"]["curves"]
+    part = curves[(curves["agent"] != "dqn") | (curves["length"] == 25)]
+    for kind in ("aggregate", "profiles", "efficiency"):
+        names = {series.name for series in make_chart(kind, {"curves": part}).panels[0].series}
+        assert "fg_ulmcdqn" in names
+        assert "dqn" not in names
+
+
+def test_a_sweep_shows_the_two_parameters_that_matter_most():
+    rows = [
+        {"agent": "a", "weak": w, "strong": s, "middling": m, "count": 4, "score": w + 10 * s + 3 * m, "won": w > 0}
+        for w in (0, 1)
+        for s in (0, 1)
+        for m in (0, 1)
+    ]
+    (panel,) = make_chart("sweep", {"sweep": pd.DataFrame(rows)}).panels
+    assert (panel.x_label, panel.y_label) == ("strong", "middling")
+    assert panel.heat.z == [[0.5, 10.5], [3.5, 13.5]]  # means over the weak one
+    with pytest.raises(ValueError, match="must vary a hyper-parameter"):
+        make_chart("sweep", {"sweep": pd.DataFrame({"agent": ["a"], "score": [1.0]})})
+    alone = pd.DataFrame(rows).drop(columns=["agent", "weak", "middling"])
+    (panel,) = make_chart("sweep", {"sweep": alone}).panels
+    assert (panel.title, panel.heat.y, panel.heat.z) == ("", [""], [[2.0, 12.0]])
+
+
+def test_zero_has_a_place_on_a_logarithmic_axis(tables):
+    weights = make_chart("sensitivity", tables["nchain"]).panels[1]
+    assert weights.x_label == "feel-good weight η (leftmost: 0)"
+    assert weights.series[0].x == pytest.approx([0.1 / np.sqrt(10), 0.1, 1.0], rel=1e-4)
+
+
+def test_exponents_of_a_power_law_are_its_powers(tables):
+    chart = make_chart("exponents", tables["regret"])
+    for panel, power in zip(chart.panels, (0.5, 1.0, 1.5), strict=True):
+        measured = [series for series in panel.series if not series.dashed]
+        assert len(measured) == 3
+        assert all(series.x[0] == pytest.approx(power, rel=1e-3) for series in measured)
+    bounds = [series.x[0] for series in chart.panels[1].series if series.dashed]
+    assert bounds == [1.5, 1.0]  # Table 1's powers of d for LSVI-UCB and LSVI-ASE; exact draws have none
+
+
+def test_names_keep_their_colours_and_others_take_free_ones():
+    colours = base.colours(["new", "dqn", "ulmcdqn", "other"])
+    assert colours["dqn"] == "#000000"
+    assert colours == base.colours(["new", "dqn", "ulmcdqn", "other"])
+    assert len(set(colours.values())) == 4
+    assert base.as_hex("0.6") == "#999999"
+
+
+def test_names_that_a_study_does_not_know_give_a_sentence(tables):
+    strange = {"budget": tables["regret"]["budget"].assign(sampler="magic")}
+    for make in (make_chart, draw_kind):
+        with pytest.raises(ValueError, match=r"table 'budget' holds what .* does not know: 'magic'"):
+            make("budget", strange)

@@ -1,0 +1,65 @@
+"""What is said of long work where nobody watches."""
+
+import io
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress
+
+from feelgood.runs.progress import Bar, Moment
+
+
+class Log:
+    """A bar that writes to no terminal, by a clock that the test sets."""
+
+    def __init__(self):
+        self.out, self.now = io.StringIO(), 0.0
+        progress = Progress(console=Console(file=self.out, width=100), disable=True)
+        self.bar = Bar(progress, clock=lambda: self.now)
+
+    @property
+    def lines(self):
+        return self.out.getvalue().splitlines()
+
+
+@pytest.fixture
+def log():
+    return Log()
+
+
+def test_a_long_run_says_something_every_tenth_of_its_way(log):
+    with log.bar.task("alien", 100) as report:
+        for chunk in range(101):
+            log.now = 60.0 * chunk
+            report(Moment(chunk, f"at {chunk}"))
+    # A minute a hundredth: what is left takes as many minutes.
+    left = {chunk: f"{(100 - chunk) // 60}:{(100 - chunk) % 60:02}:00" for chunk in range(10, 100, 10)}
+    said = [f"alien: {chunk}%, at {chunk}, eta {left[chunk]}" for chunk in range(10, 100, 10)]
+    assert log.lines == [*said, "alien: at 100"]
+
+
+def test_so_do_runs_inside_xla(log):
+    with log.bar.task("chain", 2) as report:
+        for chunk in (1, 2):
+            log.now = 3600.0 * chunk
+            report(SimpleNamespace(chunk=chunk, num_runs=8, mean_return=0.5))
+    assert log.lines == ["chain: 50%, 8 runs, return 0.50", "chain: 8 runs, return 0.50"]
+
+
+def test_quick_work_has_one_line(log):
+    with log.bar.task("chain", 10) as report:
+        for chunk in range(1, 11):
+            log.now += 0.9
+            report(Moment(chunk, f"at {chunk}"))
+    assert log.lines == ["chain: at 10"]
+
+
+def test_what_is_left_is_reckoned_from_where_a_resumed_run_began(log):
+    with log.bar.task("alien", 100) as report:
+        report(Moment(None, "goes on at 50"))
+        log.now = 100.0  # compiling
+        report(Moment(50, "at 50"))
+        log.now = 160.0
+        report(Moment(60, "at 60"))
+    assert log.lines == ["alien: goes on at 50", "alien: 50%, at 50", "alien: 60%, at 60, eta 0:04:00", "alien: at 60"]

@@ -1,0 +1,363 @@
+"""What a study leaves on disk is whole, tells what it is, and is not overwritten by another."""
+
+import errno
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import tyro
+
+import feelgood
+from feelgood.runs import machine, store
+from feelgood.studies.frontier import FrontierStudy
+from feelgood.studies.nchain.study import NChainStudy
+from feelgood.studies.regret.study import RegretStudy
+from feelgood.studies.samplers.study import SamplersStudy
+from feelgood.studies.sensitivity import SensitivityStudy
+from feelgood.studies.sweep import SweepStudy
+
+
+@dataclass(frozen=True)
+class Spec:
+    seeds: tuple[int, ...]
+    output: Path
+
+
+def manifest(folder):
+    return json.loads((folder / "manifest.json").read_text())
+
+
+def test_a_study_is_finished_only_if_its_work_ended_well(tmp_path):
+    with store.recorded(tmp_path, "toy", Spec((1, 2), tmp_path)):
+        assert manifest(tmp_path)["finished"] is False
+    assert manifest(tmp_path)["finished"] is True
+    assert manifest(tmp_path)["spec"]["seeds"] == [1, 2]
+    assert manifest(tmp_path)["wall_seconds"] >= 0
+    with pytest.raises(KeyboardInterrupt), store.recorded(tmp_path, "toy", Spec((1, 2), tmp_path)):
+        raise KeyboardInterrupt
+    assert manifest(tmp_path)["finished"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "seeds", "why"),
+    [("toy", (1, 3), r"\(seeds \[1, 2\] there, \[1, 3\] here\)"), ("other", (1, 2), r"\(toy\)")],
+)
+def test_a_folder_that_holds_another_study_is_left_alone(tmp_path, name, seeds, why):
+    with store.recorded(tmp_path, "toy", Spec((1, 2), tmp_path)):
+        pass
+    before = (tmp_path / "manifest.json").read_text()
+    other = store.recorded(tmp_path, name, Spec(seeds, tmp_path))
+    with pytest.raises(ValueError, match=f"holds another study {why};"), other:
+        pytest.fail("began")
+    assert (tmp_path / "manifest.json").read_text() == before
+
+
+def test_where_results_lie_does_not_make_them_another_study(tmp_path):
+    for spelling in (tmp_path, tmp_path / "x" / ".."):
+        with store.recorded(tmp_path, "toy", Spec((1,), spelling)):
+            pass
+    assert manifest(tmp_path)["finished"] is True
+
+
+def test_fingerprints_tell_facts_apart():
+    assert store.fingerprint({"a": 1, "b": 2}, [3]) == store.fingerprint({"b": 2, "a": 1}, [3])
+    others = [({"a": 1}, [3]), ({"a": 1, "b": 2}, [4]), ({"a": 1, "b": 2},), ([3], {"a": 1, "b": 2})]
+    assert len({store.fingerprint(*facts) for facts in others}) == 4
+
+
+CURVES = pd.DataFrame({"agent": ["dqn", "dqn"], "seed": [0, 1], "return": [1.0, 10.0]})
+OTHER = pd.DataFrame({"agent": ["dqn"], "score": [0.5]})
+
+
+def test_results_are_the_curves_where_there_are_some(tmp_path):
+    store.write_table(tmp_path / "curves.parquet", CURVES)
+    store.write_text(tmp_path / "summary.csv", OTHER.to_csv(index=False))
+    for path in (tmp_path, str(tmp_path)):
+        pd.testing.assert_frame_equal(feelgood.load_results(path), CURVES)
+    pd.testing.assert_frame_equal(feelgood.load_results(tmp_path, "summary"), OTHER)
+    with pytest.raises(ValueError, match="got 'sumary'; did you mean 'summary'"):
+        feelgood.load_results(tmp_path, "sumary")
+
+
+def test_results_without_curves_are_the_only_table_or_the_one_asked_for(tmp_path):
+    store.write_text(tmp_path / "frontier.csv", OTHER.to_csv(index=False))
+    pd.testing.assert_frame_equal(feelgood.load_results(tmp_path), OTHER)
+    store.write_table(tmp_path / "budget.parquet", CURVES)
+    with pytest.raises(ValueError, match="holds no curves; choose a table of 'frontier', 'budget'"):
+        feelgood.load_results(tmp_path)
+    pd.testing.assert_frame_equal(feelgood.load_results(tmp_path, "budget"), CURVES)
+
+
+def test_a_table_in_two_forms_is_read_from_the_exact_one(tmp_path):
+    store.write_table(tmp_path / "curves.parquet", CURVES.astype({"seed": "int32"}))
+    store.write_text(tmp_path / "curves.csv", CURVES.to_csv(index=False))
+    assert feelgood.load_results(tmp_path)["seed"].dtype == "int32"
+
+
+def test_a_folder_without_results_says_why(tmp_path):
+    with pytest.raises(ValueError, match="holds no results: no table lies there"):
+        feelgood.load_results(tmp_path)
+    with pytest.raises(ValueError, match="holds no results: there is no such folder"):
+        feelgood.load_results(tmp_path / "nowhere")
+    with pytest.raises(KeyboardInterrupt), store.recorded(tmp_path, "toy", Spec((1, 2), tmp_path)):
+        raise KeyboardInterrupt
+    with pytest.raises(ValueError, match=f"holds no results yet: its study is unfinished .feelgood resume {tmp_path}"):
+        feelgood.load_results(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["curves.csv", "curves.parquet"])
+def test_a_damaged_table_is_named(tmp_path, name):
+    (tmp_path / name).write_bytes(b"\xff\x00\xfe")
+    with pytest.raises(ValueError, match=f"table {tmp_path / name} cannot be read"):
+        feelgood.load_results(tmp_path)
+
+
+def test_results_load_without_jax():
+    code = "import sys, feelgood; feelgood.load_results; assert 'jax' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "3", "null", '"study"', "", "{", "[" * 100_000])
+def test_what_is_no_manifest_is_refused_in_one_sentence(tmp_path, text):
+    path = tmp_path / "manifest.json"
+    path.write_text(text)
+    for read in (lambda: store.read_manifest(path), lambda: store.read_study(tmp_path)):
+        with pytest.raises(ValueError, match=f"manifest {path} (must be a table of fields|cannot be read)") as caught:
+            read()
+        assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match=str(path)), store.recorded(tmp_path, "toy", Spec((1,), tmp_path)):
+        pytest.fail("began")
+    assert [file.name for file in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_a_manifest_holds_command_arguments_seeds_and_what_is_known_in_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/bin/feelgood", "run", "toy"])
+    with store.recorded(tmp_path, "toy", Spec((1, 2), tmp_path), seeds={"reporting": range(3, 8)}) as facts:
+        facts["workers"] = ["2 x cpu"]
+    told = manifest(tmp_path)
+    assert told["command"] == f"feelgood run toy --seeds 1 2 --output {tmp_path}"
+    assert told["arguments"] == ["run", "toy"]
+    assert told["seeds"] == {"reporting": {"first": 3, "count": 5}}
+    assert told["workers"] == ["2 x cpu"]
+    with store.recorded(tmp_path, "toy", Spec((1, 2), tmp_path), command="feelgood train"):
+        assert manifest(tmp_path)["command"] == "feelgood train"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        NChainStudy("paper", lengths=(5, 7), cold=("fg_ulmcdqn",), form="paper", output=Path("a b")),
+        NChainStudy("default", agents=("steady_fg_ulmcdqn",), ablate=True, seeds_per_task=3),
+        NChainStudy(),
+        SensitivityStudy(agents=("fg_ulmcdqn",), num_seeds=3),
+        FrontierStudy(lengths=(5, 6), budgets=("growing",)),
+        RegretStudy(preset="default", mdps=("lock",), tuning_seeds=2),
+        SamplersStudy(seed=3),
+        SweepStudy(agent="dqn", grid=("step_size=1e-2,1e-3",), environment="two_armed"),
+    ],
+    ids=lambda spec: type(spec).__name__,
+)
+def test_the_command_runs_the_same_study(spec):
+    words = shlex.split(store.as_command("toy", spec))
+    assert words[:3] == ["feelgood", "run", "toy"]
+    assert tyro.cli(type(spec), args=words[3:]) == spec
+
+
+def test_where_and_in_which_pieces_a_study_runs_does_not_make_it_another(tmp_path):
+    spec = NChainStudy(output=tmp_path)
+    for again in (spec, replace(spec, seeds_per_task=3), replace(spec, num_processes=2)):
+        with store.recorded(tmp_path, "nchain", again):
+            pass
+    with (
+        pytest.raises(ValueError, match="holds another study"),
+        store.recorded(tmp_path, "nchain", replace(spec, num_seeds=3)),
+    ):
+        pytest.fail("began")
+
+
+def test_a_manifest_tells_a_clean_commit_from_one_that_was_modified_since(tmp_path, monkeypatch):
+    git = lambda *words: subprocess.run(["git", "-C", str(tmp_path), *words], check=True, capture_output=True)
+    package = tmp_path / "src" / "results"
+    package.mkdir(parents=True)
+    (package / "machine.py").write_text("one")
+    monkeypatch.setattr(machine, "__file__", str(package / "machine.py"))
+    assert machine.describe_machine()["commit"] is None
+    git("init")
+    git("add", ".")
+    git("-c", "user.name=x", "-c", "user.email=x@y", "commit", "-m", "One")
+    (tmp_path / "notes.txt").write_text("not code")
+    told = machine.describe_machine()
+    assert len(told["commit"]) == 40
+    assert told["modified"] is False
+    (package / "machine.py").write_text("two")
+    assert machine.describe_machine()["modified"] is True
+    with store.recorded(tmp_path / "out", "toy", Spec((1,), tmp_path)):
+        pass
+    assert f"commit {told['commit']}, modified since\n" in (tmp_path / "out" / "README.md").read_text()
+
+
+FILES = {"curves.parquet": "all the curves", "summary.csv": "means", "absent.csv": "not written"}
+
+
+def test_the_readme_says_in_words_what_lies_there(tmp_path):
+    spec, readme = Spec((1, 2), tmp_path), tmp_path / "README.md"
+    with store.recorded(tmp_path, "toy", spec, seeds={"reporting": range(3, 8)}, files=FILES):
+        assert "unfinished" in readme.read_text()
+        assert "curves" not in readme.read_text()
+        store.write_table(tmp_path / "curves.parquet", CURVES)
+        store.write_text(tmp_path / "summary.csv", OTHER.to_csv(index=False))
+        store.write_table(tmp_path / "cells" / "x.parquet", CURVES)
+    text = readme.read_text()
+    assert "unfinished" not in text
+    assert f"finished {manifest(tmp_path)['time']}" in text
+    assert f"```\n{manifest(tmp_path)['command']}\n```" in text
+    assert "- `curves.parquet`: all the curves; columns agent, seed, return\n" in text
+    assert "- `summary.csv`: means; columns agent, score\n" in text
+    assert "absent" not in text
+    assert "- `cells`: " in text
+    assert "| seeds | 1 2 |" in text
+    assert "- seeds, reporting: 3 to 7" in text
+    assert f"- jax {manifest(tmp_path)['versions']['jax']}\n" in text
+    # What it says of loading works, once FOLDER is the folder.
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    last = code.replace("FOLDER", str(tmp_path)).strip().splitlines()[-1]
+    pd.testing.assert_frame_equal(eval(last, {"feelgood": feelgood}), CURVES)
+
+
+def test_a_readme_that_somebody_made_their_own_stays_as_it_is(tmp_path):
+    with store.recorded(tmp_path, "toy", Spec((1,), tmp_path)):
+        pass
+    readme = tmp_path / "README.md"
+    mine = readme.read_text().split("\n", 1)[1] + "Mine.\n"
+    readme.write_text(mine)
+    with store.recorded(tmp_path, "toy", Spec((1,), tmp_path)):
+        pass
+    assert readme.read_text() == mine
+
+
+def test_a_damaged_table_does_not_keep_a_study_from_going_on(tmp_path):
+    (tmp_path / "summary.csv").write_bytes(b"")
+    (tmp_path / "curves.parquet").write_bytes(b"PAR1 no more")
+    with store.recorded(tmp_path, "toy", Spec((1,), tmp_path), files=FILES):
+        pass
+    assert "- `curves.parquet`: all the curves\n" in (tmp_path / "README.md").read_text()
+
+
+def test_a_folder_is_written_by_one_at_a_time(tmp_path):
+    with store.recorded(tmp_path, "toy", Spec((1,), tmp_path)):
+        before = manifest(tmp_path)
+        message = (
+            rf"^output {tmp_path} is being written by another process \(process {os.getpid()} on .*\); "
+            "wait for it or choose another folder$"
+        )
+        with pytest.raises(ValueError, match=message), store.recorded(tmp_path, "toy", Spec((1,), tmp_path)):
+            pytest.fail("began")
+        assert manifest(tmp_path) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "manifest.json"]
+    with pytest.raises(ZeroDivisionError), store.locked(tmp_path):
+        raise ZeroDivisionError
+    with store.locked(tmp_path):
+        pass
+
+
+def test_a_table_is_replaced_whole_and_kept_where_its_successor_cannot_be_written(tmp_path):
+    path = tmp_path / "curves.parquet"
+    store.write_table(path, CURVES)
+    old = path.read_bytes()
+    with open(path, "rb") as reader:  # whoever is reading the old one reads it to its end
+        store.write_table(path, OTHER)
+        assert reader.read() == old
+    pd.testing.assert_frame_equal(store.read_table(path), OTHER)
+    with pytest.raises(ValueError, match="Duplicate"):
+        store.write_table(path, pd.DataFrame([[1, 2]], columns=["same", "same"]))
+    pd.testing.assert_frame_equal(store.read_table(path), OTHER)
+    assert [file.name for file in tmp_path.iterdir()] == ["curves.parquet"]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+import pandas as pd
+from dataclasses import dataclass
+from feelgood.runs import store
+
+@dataclass(frozen=True)
+class Spec:
+    seeds: tuple
+    output: Path
+
+folder = Path(sys.argv[1])
+table = pd.DataFrame({"value": range(100_000)})
+with store.recorded(folder, "toy", Spec((1,), folder)):
+    print("begun", flush=True)
+    while True:
+        store.write_table(folder / "curves.parquet", table)
+"""
+
+
+def test_a_killed_process_leaves_whole_tables_and_no_lock(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "begun\n"
+        message = rf"is being written by another process \(process {process.pid} on "
+        with pytest.raises(ValueError, match=message), store.recorded(tmp_path, "toy", Spec((1,), tmp_path)):
+            pytest.fail("began")
+        began = time.monotonic()
+        while not (tmp_path / "curves.parquet").exists() and time.monotonic() - began < 30:
+            time.sleep(0.01)
+        # Until it is in the middle of a table.
+        while not list(tmp_path.glob("*.partial")) and time.monotonic() - began < 30:
+            pass
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+    assert len(store.read_table(tmp_path / "curves.parquet")) == 100_000
+    assert manifest(tmp_path)["finished"] is False
+    (tmp_path / "curves.parquet.123.partial").write_text("of another that was killed")
+    (tmp_path / "film.partial").write_text("not ours")
+    with store.recorded(tmp_path, "toy", Spec((1,), tmp_path)):
+        assert [path.name for path in tmp_path.glob("*.partial")] == ["film.partial"]
+    assert manifest(tmp_path)["finished"] is True
+
+
+def test_a_lock_on_a_file_that_was_removed_meanwhile_is_not_taken_for_one(tmp_path, monkeypatch):
+    import fcntl
+
+    flock, calls = fcntl.flock, []
+
+    def slow(file, how):
+        calls.append(file)
+        if len(calls) == 1:
+            (tmp_path / ".lock").unlink()  # by the process that held it before
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", slow)
+    with store.locked(tmp_path):
+        assert len(calls) == 2
+        with pytest.raises(ValueError, match="is being written"), store.locked(tmp_path):
+            pytest.fail("began")
+
+
+def test_without_locks_in_the_file_system_a_warning_says_so(tmp_path, monkeypatch):
+    import fcntl
+
+    def refuse(file, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.warns(UserWarning, match=f"output {tmp_path} is not locked: its file system cannot .No locks available"),
+        store.recorded(tmp_path, "toy", Spec((1,), tmp_path)),
+    ):
+        pass
+    assert manifest(tmp_path)["finished"] is True

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test test-slow lint format bench bench-atari docs clean
+.PHONY: help demo test test-slow lint format bench bench-atari docs dist clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -66,5 +66,14 @@ bench-atari: $(VENV)/.installed-dev  ## Print what Atari training costs against 
 docs: $(VENV)/.installed-docs  ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# The wheel is tested outside this folder, in an environment that has nothing but it and its dependencies.
+dist: $(VENV)/.installed-dev  ## Build sdist and wheel into dist/ and test the wheel in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	set -e; empty=$$(mktemp -d); trap 'rm -rf "$$empty"' EXIT; \
+	$(PYTHON) -m venv "$$empty"; \
+	"$$empty/bin/python" -m pip --disable-pip-version-check install --quiet --constraint constraints.txt dist/*.whl; \
+	cp .ci/smoke.py "$$empty"; cd "$$empty"; bin/python smoke.py
+
 clean:  ## Remove everything the other targets made
-	rm -rf $(VENV) runs site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) dist runs site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

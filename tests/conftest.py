@@ -12,6 +12,13 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 install_import_hook("feelgood", "beartype.beartype")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forget_compiled_functions():
+    """Frees the compiled functions of a module after its tests; kept, they take gigabytes in each worker."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture(scope="session")
 def optimised_jit():
     """`jax.jit` with the compiler's optimisation on, whatever the flags say: for what runs longer than it compiles."""

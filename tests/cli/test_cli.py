@@ -179,7 +179,7 @@ def test_help_comes_within_half_a_second():
     seconds = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "feelgood.cli", "--help"], capture_output=True, check=True, timeout=60)
+        subprocess.run([sys.executable, "-m", "feelgood.cli", "--help"], capture_output=True, check=True, timeout=600)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(seconds) < 0.5
@@ -187,7 +187,7 @@ def test_help_comes_within_half_a_second():
 
 def test_a_reader_that_leaves_early_is_no_error():
     words = f"{shlex.quote(sys.executable)} -m feelgood.cli list studies --json | head -c 1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=600)
     assert done.stdout == "{"
     assert done.stderr == ""
     assert done.returncode in (0, 1)  # 1 where the reader was gone before the last word
@@ -196,7 +196,7 @@ def test_a_reader_that_leaves_early_is_no_error():
 @pytest.mark.parametrize("words", ["--help", "--version", "list studies"])
 def test_a_reader_that_is_gone_is_no_error(words):
     command = f"sleep 0.2; {shlex.quote(sys.executable)} -u -m feelgood.cli {words}"
-    done = subprocess.run(["bash", "-c", f"({command}) | true"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", f"({command}) | true"], capture_output=True, text=True, timeout=600)
     assert done.stderr == ""
 
 
@@ -229,7 +229,7 @@ except SystemExit:
 assert "jax" not in sys.modules, "jax"
 assert "matplotlib" not in sys.modules, "matplotlib"
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
 
 
@@ -426,7 +426,7 @@ def test_doctor_ends_with_code_one_if_jax_finds_no_device(capsys, monkeypatch):
 
 def process(*arguments):
     words = [sys.executable, "-m", "feelgood.cli", *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=120)
+    return subprocess.run(words, capture_output=True, text=True, timeout=600)
 
 
 def test_json_that_is_no_manifest_gives_one_line_and_code_two(tmp_path):

@@ -131,7 +131,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
 
 def test_the_module_itself_needs_none_of_them():
     code = "import sys, feelgood.runs.sinks; assert not {'jax', 'wandb', 'tensorboardX'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
 def events(folder):

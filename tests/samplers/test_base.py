@@ -112,8 +112,8 @@ def test_info_has_the_same_leaves_for_every_sampler(name):
     _, record = jax.eval_shape(
         lambda key, state: sampler.step(key, state, flat_potential), jax.random.key(0), sampler.init(FLAT)
     )
-    assert [leaf.shape for leaf in record] == [()] * 4
-    assert [leaf.dtype for leaf in record] == [jnp.float32, jnp.float32, jnp.int32, jnp.int32]
+    assert [leaf.shape for leaf in record] == [()] * 6
+    assert [leaf.dtype for leaf in record] == [jnp.float32, jnp.float32, jnp.int32, jnp.int32, bool, bool]
 
 
 @every_sampler
@@ -168,9 +168,94 @@ def test_sample_counts_and_thins():
         samplers.sample(jax.random.key(0), samplers.langevin(0.1), flat_potential, FLAT, num_steps=0)
 
 
+def test_the_burn_in_is_taken_and_left_out():
+    run = lambda *args, **options: samplers.sample(jax.random.key(0), *args, **options)[0]
+    descent = samplers.from_optax(optax.sgd(0.05))
+    whole = run(descent, flat_potential, FLAT, 10)
+    np.testing.assert_allclose(run(descent, flat_potential, FLAT, 6, burn_in=4, thin=2), whole[5::2], rtol=1e-6)
+
+
+def test_whole_numbers_may_be_floats_and_others_are_refused_in_a_sentence():
+    run = lambda *args, **options: samplers.sample(jax.random.key(0), *args, **options)[0]
+    assert run(samplers.langevin(0.1), flat_potential, FLAT, 10.0, burn_in=2.0, thin=5.0).shape == (2, 8)
+    assert run(samplers.hmc(0.1, 3.0), flat_potential, FLAT, 2).shape == (2, 8)
+    assert run(samplers.proximal(0.1, num_minimisation_steps=2.0), flat_potential, FLAT, 2).shape == (2, 8)
+    for options, message in [
+        ({"num_steps": 2.5}, "num_steps must be a whole number of at least 1, got 2.5"),
+        ({"num_steps": 5, "burn_in": -1}, "burn_in must be a whole number of at least 0, got -1"),
+        ({"num_steps": 5, "thin": 6}, "thin must be at most num_steps, 5, or no position is kept, got 6"),
+    ]:
+        with pytest.raises(ValueError, match=re.escape(message)):
+            run(samplers.langevin(0.1), flat_potential, FLAT, **options)
+
+
+@pytest.mark.parametrize("name", ["langevin", "mala", "exact_gaussian"])
+def test_a_number_is_a_chain_of_scalars(name):
+    make = {"exact_gaussian": lambda: samplers.exact_gaussian(jnp.zeros(()), jnp.eye(1))}
+    sampler = make.get(name, lambda: getattr(samplers, name)(0.1))()
+    draws, _ = samplers.sample(jax.random.key(0), sampler, lambda w: w**2 / 2, 0.5, 20)
+    assert draws.shape == (20,)
+    assert sampler.init(1).params.dtype == jnp.float32
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"slope": 0.0, "offset": jnp.zeros(2)}, "params['slope'] is the Python number 0.0: make it an array"),
+        ({"count": jnp.arange(3)}, "params must have at least one floating-point array"),
+    ],
+)
+def test_parameters_that_cannot_move_are_refused_in_a_sentence(params, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        samplers.sample(jax.random.key(0), samplers.langevin(0.1), lambda w: 0.0, params, 5)
+    with pytest.raises(ValueError, match="params must be a pytree of floating-point arrays, got "):
+        samplers.langevin(0.1).init(params)
+
+
+def test_an_equinox_model_is_sampled_and_its_other_leaves_stay():
+    import equinox as eqx
+
+    model = eqx.nn.MLP(2, "scalar", width_size=4, depth=1, key=jax.random.key(0))
+    inputs = jax.random.normal(jax.random.key(1), (5, 2))
+    potential = lambda model: jnp.sum(jax.vmap(model)(inputs) ** 2)
+    for sampler in (samplers.langevin(1e-3), samplers.hmc(1e-2, 2)):
+        draws, record = samplers.sample(jax.random.key(2), sampler, potential, model, 6)
+        assert draws.activation is model.activation
+        assert draws.layers[0].weight.shape == (6, 4, 2)
+        last = jax.tree.map(lambda leaf: leaf[-1] if eqx.is_array(leaf) else leaf, draws)
+        assert potential(last) != potential(model)
+        np.testing.assert_allclose(record.potential[0], potential(model), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [samplers.langevin(1.0), samplers.underdamped(1.0), samplers.mala(1.0), samplers.hmc(1.0, 5, jitter=0.0)],
+    ids=["langevin", "underdamped", "mala", "hmc"],
+)
+def test_a_step_that_is_too_large_is_flagged_as_diverged(sampler):
+    steep = lambda w: 1e6 * jnp.sum(w**2)
+    _, record = samplers.sample(jax.random.key(0), sampler, steep, jnp.ones(2), 20)
+    assert record.diverged[-1]
+    _, record = samplers.sample(jax.random.key(0), sampler, lambda w: 1e-2 * jnp.sum(w**2), jnp.ones(2), 20)
+    assert not record.diverged.any()
+
+
+def test_the_proximal_sampler_flags_a_step_that_reached_its_cap_of_rejections():
+    sampler = samplers.proximal(10.0, max_rejections=3)
+    state, record = sampler.step(jax.random.key(0), sampler.init(jnp.ones(4)), lambda w: 1e3 * jnp.sum(w**2))
+    np.testing.assert_array_equal(state.params, jnp.ones(4))
+    assert record.gave_up
+    assert record.num_rejections == 3
+    easy = samplers.proximal(0.01, max_rejections=100)
+    _, record = samplers.sample(jax.random.key(0), easy, lambda w: jnp.sum(w**2), jnp.ones(4), 20)
+    assert not record.gave_up.any()
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: samplers.hmc(0.1, 3, jitter=1.0), "jitter must be in [0, 1), got 1.0"),
+        (lambda: samplers.hmc(0.1, 2.5), "num_leapfrog_steps must be a whole number of at least 1, got 2.5"),
         (lambda: samplers.langevin(0.0), "step_size must be positive and finite, got 0.0"),
         (lambda: samplers.langevin(-1.0), "step_size must be positive and finite, got -1.0"),
         (lambda: samplers.langevin(float("nan")), "step_size must be positive and finite, got nan"),

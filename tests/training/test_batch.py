@@ -171,7 +171,7 @@ def test_a_batch_killed_twice_at_any_moment_ends_with_the_bits_of_an_undisturbed
         process.communicate()
         assert process.returncode == -signal.SIGKILL
     process = script(path)
-    lines, errors = process.communicate(timeout=120)
+    lines, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     begun.append(int(lines.split()[0]))
     assert begun[0] == 1 < begun[1] < begun[2]
@@ -186,7 +186,7 @@ def test_two_devices_with_an_odd_number_of_runs_give_the_curves_of_one(
     if begun_on_one:
         path.write_bytes(stopped)
     process = script(path if begun_on_one else "", flags="--xla_force_host_platform_device_count=2")
-    lines, errors = process.communicate(timeout=120)
+    lines, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     assert lines.split()[0] == ("3" if begun_on_one else "1")
     curves = curves_in(tmp_path / "curves.npz")

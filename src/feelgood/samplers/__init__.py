@@ -12,6 +12,7 @@ from feelgood.samplers.langevin import (
 )
 from feelgood.samplers.metropolis import hmc, mala
 from feelgood.samplers.proximal import proximal
+from feelgood.samplers.tuning import largest_curvature, suggest_step_size
 from feelgood.samplers.underdamped import (
     adaptive_underdamped,
     underdamped,
@@ -33,12 +34,14 @@ __all__ = [
     "from_optax",
     "hmc",
     "langevin",
+    "largest_curvature",
     "linear_regression",
     "mala",
     "preconditioned_adam_langevin",
     "preconditioned_langevin",
     "proximal",
     "sample",
+    "suggest_step_size",
     "to_optax",
     "underdamped",
     "underdamped_exact",

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from feelgood.checks import check_count
@@ -25,19 +26,24 @@ class SamplerState(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What one step tells, the same record for every sampler.
+    """The record of one step, the same for every sampler.
 
     Attributes:
-      potential: U where the step first evaluated it; NaN for samplers that do not look at U.
+      potential: U where the step first evaluated it; NaN for samplers that do not evaluate U.
       acceptance: probability with which the last proposal was accepted; 1 for samplers that never reject.
       num_gradients: gradients of U evaluated in this step.
       num_rejections: proposals rejected in this step.
+      diverged: whether the step size was too large: the new parameters are not finite, or, in `mala` and `hmc`, the
+        log of the acceptance ratio is below −1000 or not a number.
+      gave_up: whether `proximal` reached its cap of rejections, so that this step was not exact.
     """
 
     potential: Array
     acceptance: Array
     num_gradients: Array
     num_rejections: Array
+    diverged: Array | np.ndarray = np.zeros((), bool)
+    gave_up: Array | np.ndarray = np.zeros((), bool)
 
 
 class Sampler(NamedTuple):
@@ -56,14 +62,62 @@ class Sampler(NamedTuple):
     transform: optax.GradientTransformationExtraArgs | None = None
 
 
-def info(potential=jnp.nan, *, acceptance=1.0, num_gradients=1, num_rejections=0) -> Info:
+def info(
+    potential=jnp.nan, *, acceptance=1.0, num_gradients=1, num_rejections=0, diverged=False, gave_up=False
+) -> Info:
     """Builds an `Info` whose leaves have the same types for every sampler."""
     return Info(
-        jnp.asarray(potential),
+        widen(jnp.asarray(potential)),
         jnp.asarray(acceptance, jnp.float32),
         jnp.asarray(num_gradients, jnp.int32),
         jnp.asarray(num_rejections, jnp.int32),
+        jnp.asarray(diverged, bool),
+        jnp.asarray(gave_up, bool),
     )
+
+
+def widen(tree: Params) -> Params:
+    """Casts float16 and bfloat16 to float32: moments, norms and differences of U need its digits."""
+    return jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), tree)
+
+
+def like(tree: Params, old: Params) -> Params:
+    """Casts each leaf to the dtype of its counterpart in `old`."""
+    return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), tree, old)
+
+
+def is_finite(tree: Params) -> Array:
+    """Whether every number of a pytree is finite."""
+    return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)], bool))
+
+
+def initial_state(params: Params, memory: Any = ()) -> SamplerState:
+    """The state at the start of a chain. A single Python number becomes an array.
+
+    Raises:
+      ValueError: for a leaf that is not a floating-point array.
+    """
+    return SamplerState(_as_params(params), memory)
+
+
+def _as_params(params: Params) -> Params:
+    if isinstance(params, int | float) and not isinstance(params, bool):
+        return jnp.asarray(params, float)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if not _is_floating(leaf):
+            raise ValueError(
+                f"params must be a pytree of floating-point arrays, got {_name(leaf)} at params"
+                f"{jax.tree_util.keystr(path)}"
+            )
+    return params
+
+
+def _is_floating(leaf: Any) -> bool:
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def _name(leaf: Any) -> str:
+    return f"an array of {leaf.dtype}" if hasattr(leaf, "dtype") else f"{leaf!r}"
 
 
 def from_optax(transform: optax.GradientTransformation) -> Sampler:
@@ -84,6 +138,7 @@ def from_optax(transform: optax.GradientTransformation) -> Sampler:
     transform = optax.with_extra_args_support(transform)
 
     def init(params: Params) -> SamplerState:
+        params = _as_params(params)
         return SamplerState(params, transform.init(params))
 
     def step(key: PRNGKey, state: SamplerState, potential: Potential) -> tuple[SamplerState, Info]:
@@ -93,7 +148,8 @@ def from_optax(transform: optax.GradientTransformation) -> Sampler:
         updates, memory = transform.update(
             gradient, state.memory, state.params, key=key, value=value, grad=gradient, value_fn=again
         )
-        return SamplerState(optax.apply_updates(state.params, updates), memory), info(value)
+        params = optax.apply_updates(state.params, updates)
+        return SamplerState(params, memory), info(value, diverged=~is_finite(params))
 
     return Sampler(init, step, transform)
 
@@ -101,20 +157,22 @@ def from_optax(transform: optax.GradientTransformation) -> Sampler:
 def first_order(init: Callable, update: Callable) -> Sampler:
     """Builds a sampler from `init(params) -> memory` and `update(gradient, memory, params, *, key, **extra)`.
 
-    The update returns an increment and the new memory, as in Optax. Both keep the dtypes of the parameters and of the
-    old memory, whatever the hyper-parameters' are, so that a chain can be scanned.
+    The update returns an increment and the new memory, as in Optax. It computes in float32 at least: gradient,
+    parameters and memory are float32 also where the parameters are float16 or bfloat16, and the increment is rounded
+    to the parameters' dtype at the end. Increment and memory keep their dtypes whatever those of the hyper-parameters
+    are, so that a chain can be scanned.
     """
 
-    def keep_dtypes(new, old):
-        return jax.tree.map(lambda n, o: jnp.asarray(n, o.dtype), new, old)
+    def wide_init(params: Params):
+        return init(widen(params))
 
-    def typed_update(gradient, memory, params=None, **extra):
+    def wide_update(gradient, memory, params=None, **extra):
         if params is None:
             raise ValueError("update of a sampler needs the parameters, as in update(gradient, state, params, key=key)")
-        increment, new_memory = update(gradient, memory, params, **extra)
-        return keep_dtypes(increment, params), keep_dtypes(new_memory, memory)
+        increment, new_memory = update(widen(gradient), memory, widen(params), **extra)
+        return like(increment, params), like(new_memory, memory)
 
-    return from_optax(optax.GradientTransformationExtraArgs(init, typed_update))
+    return from_optax(optax.GradientTransformationExtraArgs(wide_init, wide_update))
 
 
 def to_optax(sampler: Sampler) -> optax.GradientTransformationExtraArgs:
@@ -126,6 +184,16 @@ def to_optax(sampler: Sampler) -> optax.GradientTransformationExtraArgs:
     Raises:
       TypeError: for samplers that evaluate the potential at other points than the current one (`mala`, `hmc`,
         `proximal`) or that do not use gradients at all (`exact_gaussian`, `exact_feel_good`).
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax
+      >>> from feelgood import samplers
+      >>> transform = samplers.to_optax(samplers.langevin(0.1))
+      >>> params = jnp.ones(3)
+      >>> gradient = params  # of U(w) = ‖w‖²/2
+      >>> updates, state = transform.update(gradient, transform.init(params), params, key=jax.random.key(0))
+      >>> optax.apply_updates(params, updates).shape
+      (3,)
     """
     if sampler.transform is None:
         raise TypeError(
@@ -140,11 +208,12 @@ def sample(
     sampler: Sampler,
     potential: Potential,
     params: Params,
-    num_steps: int,
+    num_steps: int | float,
     *,
-    thin: int = 1,
+    burn_in: int | float = 0,
+    thin: int | float = 1,
 ) -> tuple[Params, Info]:
-    """Runs one chain and returns what it visits.
+    """Runs one chain and returns its positions.
 
     For several chains, `jax.vmap` this function over keys (and over `params` for different starts).
 
@@ -152,23 +221,63 @@ def sample(
       key: randomness of the whole chain.
       sampler: any sampler of this package.
       potential: U, held fixed along the chain.
-      params: where the chain starts.
-      num_steps: steps taken in all.
+      params: where the chain starts: a pytree of floating-point arrays, or a number. Leaves that are not arrays or not
+        floating-point (functions and counters in a model of Equinox, say) stay as they are, and `potential` finds them
+        in their places.
+      num_steps: steps taken after the burn-in.
+      burn_in: steps taken first, whose positions are not returned.
       thin: keep every `thin`-th position only.
 
     Returns:
-      The positions after steps thin, 2·thin, …, stacked along a new leading axis of `num_steps // thin`; and the info
-      records of the same steps, stacked likewise.
+      The positions after steps thin, 2·thin, … after the burn-in, stacked along a new leading axis of
+      `num_steps // thin`; and the info records of the same steps, stacked likewise.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import samplers
+      >>> potential = lambda w: jnp.sum(w["mean"] ** 2) / 2
+      >>> start = {"mean": jnp.zeros(2)}
+      >>> draws, info = samplers.sample(
+      ...     jax.random.key(0), samplers.hmc(0.5, 4), potential, start, 1000, burn_in=100, thin=10
+      ... )
+      >>> draws["mean"].shape, bool(info.diverged.any())
+      ((100, 2), False)
     """
     check_count("num_steps", num_steps)
+    check_count("burn_in", burn_in, minimum=0)
     check_count("thin", thin)
+    num_steps, burn_in, thin = int(num_steps), int(burn_in), int(thin)
+    if thin > num_steps:
+        raise ValueError(f"thin must be at most num_steps, {num_steps}, or no position is kept, got {thin}")
+    moving, whole = _split(params)
 
     def advance(state: SamplerState, key: PRNGKey):
-        return sampler.step(key, state, potential)
+        return sampler.step(key, state, lambda params: potential(whole(params)))
 
     def keep(state: SamplerState, keys):
         state, infos = jax.lax.scan(advance, state, keys)
         return state, (state.params, jax.tree.map(lambda leaf: leaf[-1], infos))
 
-    keys = jax.random.split(key, (num_steps // thin, thin))
-    return jax.lax.scan(keep, sampler.init(params), keys)[1]
+    state = sampler.init(moving)
+    if burn_in:
+        key, key_burn_in = jax.random.split(key)
+        forget = lambda state, key: (advance(state, key)[0], None)
+        state, _ = jax.lax.scan(forget, state, jax.random.split(key_burn_in, burn_in))
+    _, (draws, infos) = jax.lax.scan(keep, state, jax.random.split(key, (num_steps // thin, thin)))
+    return whole(draws), infos
+
+
+def _split(params: Params) -> tuple[Params, Callable[[Params], Params]]:
+    """The floating-point arrays of a pytree, with None for the rest; and the function that puts the rest back."""
+    if isinstance(params, int | float) and not isinstance(params, bool):
+        return jnp.asarray(params, float), lambda moving: moving
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if isinstance(leaf, float) and not hasattr(leaf, "dtype"):
+            raise ValueError(
+                f"params{jax.tree_util.keystr(path)} is the Python number {leaf!r}: make it an array to sample it"
+            )
+    moving = jax.tree.map(lambda leaf: leaf if _is_floating(leaf) else None, params)
+    if not jax.tree.leaves(moving):
+        raise ValueError(f"params must have at least one floating-point array, got {params!r}")
+    is_none = lambda leaf: leaf is None
+    return moving, lambda moving: jax.tree.map(lambda m, p: p if m is None else m, moving, params, is_leaf=is_none)

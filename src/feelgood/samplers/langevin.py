@@ -9,7 +9,8 @@ import optax
 
 from feelgood import noise
 from feelgood.checks import check_finite, check_fraction, check_positive
-from feelgood.samplers.base import Sampler, first_order
+from feelgood.samplers.base import Sampler, first_order, like, widen
+from feelgood.samplers.schedules import StepSize, schedulable
 from feelgood.typing import Array, Normal, Params, PRNGKey, Scalar
 
 __all__ = [
@@ -32,8 +33,9 @@ def thermal_noise(key: PRNGKey, params: Params, inverse_temperature: Scalar, nor
     return jax.tree.map(lambda xi: scale * xi, noise.normal_like(key, params, normal))
 
 
+@schedulable
 def langevin(
-    step_size: Scalar,
+    step_size: StepSize,
     inverse_temperature: Scalar = 1.0,
     *,
     drift: optax.GradientTransformation | None = None,
@@ -47,7 +49,7 @@ def langevin(
     1 / (β p (1 − τp/2)): too wide by a factor that vanishes linearly in τ.
 
     Args:
-      step_size: τ > 0.
+      step_size: τ > 0, or a schedule: a function of the number of steps taken.
       inverse_temperature: β > 0; infinity gives gradient descent.
       drift: replaces ∇U(w) by what this Optax transformation makes of it, as `adam_langevin` does with
         `adaptive_bias`. The noise stays as it is, so any other drift than the gradient changes the stationary law.
@@ -108,13 +110,22 @@ def adaptive_bias(
       first_decay: α₁ in [0, 1).
       second_decay: α₂ in [0, 1). The paper uses 0.99, its released code 0.999.
       epsilon: λ > 0. Gradients well above it, or above √λ where it is under the root, move parameters by a, however
-        large they are; those well below in proportion. Where that is never, parameters drift at full speed also where
-        there is nothing to learn, and convolutional features can die of it (docs/atari-settings.md).
+        large they are; those well below in proportion. If it is much smaller than the gradients, the bias has full
+        size even where gradients are pure noise, and convolutional features can die of it (docs/atari-settings.md).
       epsilon_in_root: True for √(v + λ) as in the paper, False for √v + λ as in its released code. Both have
         λ = 1e-8, which stands for gradients of 1e-4 in the one and of 1e-8 in the other.
       corrected: whether m and v are divided by 1 − α₁ᵗ and 1 − α₂ᵗ after t updates, as in Adam. In the paper and its
         code they are not: as v starts from 0 and fills slowly, the first parameters move too fast, by a factor of
         (1 − α₁ᵗ)/√(1 − α₂ᵗ), which for α₂ = 0.999 is at most 6.6 and still 2.2 after 230 updates.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from feelgood import samplers
+      >>> bias = samplers.adaptive_bias(0.5, corrected=True)
+      >>> gradient = jnp.array([0.1, -10.0])
+      >>> biased, state = bias.update(gradient, bias.init(gradient))
+      >>> (biased - gradient).round(2).tolist()  # a·sign of the gradient, whatever its size
+      [0.5, -0.5]
     """
     check_finite("bias_factor", bias_factor)
     check_fraction("first_decay", first_decay)
@@ -122,26 +133,28 @@ def adaptive_bias(
     check_positive("epsilon", epsilon)
 
     def init(params: Params) -> AdaptiveBiasState:
-        zeros = jax.tree.map(jnp.zeros_like, params)
+        zeros = jax.tree.map(jnp.zeros_like, widen(params))
         return AdaptiveBiasState(zeros, zeros, jnp.zeros((), jnp.int32) if corrected else ())
 
     def update(gradient, state: AdaptiveBiasState, params=None):
         del params
+        given, gradient = gradient, widen(gradient)
         m = optax.tree.update_moment(gradient, state.first_moment, first_decay, 1)
         v = optax.tree.update_moment(gradient, state.second_moment, second_decay, 2)
         count, whole_m, whole_v = state.count, 1.0, 1.0
         if corrected:
-            count = count + 1
+            count = optax.safe_increment(count)
             whole_m, whole_v = 1 - jnp.asarray(first_decay) ** count, 1 - jnp.asarray(second_decay) ** count
         root = (lambda v: jnp.sqrt(v + epsilon)) if epsilon_in_root else (lambda v: jnp.sqrt(v) + epsilon)
         towards = lambda g, m, v: g + bias_factor * (m / whole_m) / root(v / whole_v)
-        return jax.tree.map(towards, gradient, m, v), AdaptiveBiasState(m, v, count)
+        return like(jax.tree.map(towards, gradient, m, v), given), AdaptiveBiasState(m, v, count)
 
     return optax.GradientTransformation(init, update)
 
 
+@schedulable
 def adam_langevin(
-    step_size: Scalar,
+    step_size: StepSize,
     inverse_temperature: Scalar = 1.0,
     *,
     bias_factor: Scalar = 1.0,
@@ -158,6 +171,14 @@ def adam_langevin(
 
     With m and v the moving averages of `adaptive_bias`, which says what the other arguments mean and what the bias
     does to the stationary law.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import samplers
+      >>> sampler = samplers.adam_langevin(0.1, bias_factor=0.3)
+      >>> draws, info = samplers.sample(jax.random.key(0), sampler, lambda w: (w**2).sum() / 2, jnp.zeros(3), 1000)
+      >>> draws.shape
+      (1000, 3)
 
     References:
       Ishfaq et al. (2024), "Provable and practical: efficient exploration in RL via Langevin Monte Carlo".
@@ -179,8 +200,9 @@ class PreconditionedState(NamedTuple):
     second_moment: Params
 
 
+@schedulable
 def preconditioned_langevin(
-    step_size: Scalar,
+    step_size: StepSize,
     inverse_temperature: Scalar = 1.0,
     *,
     decay: Scalar = 0.99,
@@ -196,11 +218,19 @@ def preconditioned_langevin(
     be needed; it is left out, as is usual, at a bias that shrinks as α → 1.
 
     Args:
-      step_size: τ > 0, in units of √v: a step moves a parameter by about τ.
+      step_size: τ > 0 or a schedule, in units of √v: a step moves a parameter by about τ.
       inverse_temperature: β > 0; infinity gives RMSprop.
       decay: α in [0, 1).
       epsilon: λ > 0, which bounds the preconditioner by 1/λ.
       normal: the generator of standard normals.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import samplers
+      >>> sampler = samplers.preconditioned_langevin(0.1, epsilon=0.1)
+      >>> draws, info = samplers.sample(jax.random.key(0), sampler, lambda w: (w**2).sum() / 2, jnp.zeros(3), 1000)
+      >>> draws.shape
+      (1000, 3)
 
     References:
       Li et al. (2016), "Preconditioned stochastic gradient Langevin dynamics for deep neural networks".
@@ -235,8 +265,9 @@ class PreconditionedAdamState(NamedTuple):
     second_moment: Params
 
 
+@schedulable
 def preconditioned_adam_langevin(
-    step_size: Scalar,
+    step_size: StepSize,
     inverse_temperature: Scalar = 1.0,
     *,
     first_decay: Scalar = 0.9,
@@ -254,12 +285,20 @@ def preconditioned_adam_langevin(
     the gradient changes little over 1/(1 − α₁) steps.
 
     Args:
-      step_size: τ > 0.
+      step_size: τ > 0, or a schedule: a function of the number of steps taken.
       inverse_temperature: β > 0; infinity gives `optax.adam`.
       first_decay: α₁ in [0, 1).
       second_decay: α₂ in [0, 1).
       epsilon: λ > 0.
       normal: the generator of standard normals.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import samplers
+      >>> sampler = samplers.preconditioned_adam_langevin(0.01)
+      >>> draws, info = samplers.sample(jax.random.key(0), sampler, lambda w: (w**2).sum() / 2, jnp.zeros(3), 1000)
+      >>> draws.shape
+      (1000, 3)
 
     References:
       Dwaracherla and Van Roy (2020), "Langevin DQN".
@@ -276,7 +315,7 @@ def preconditioned_adam_langevin(
 
     def update(gradient, state: PreconditionedAdamState, params, *, key: PRNGKey, **extra):
         del extra
-        t = state.num_steps + 1
+        t = optax.safe_increment(state.num_steps)
         m = optax.tree.update_moment(gradient, state.first_moment, first_decay, 1)
         v = optax.tree.update_moment(gradient, state.second_moment, second_decay, 2)
         xi = thermal_noise(key, params, inverse_temperature, normal)

@@ -6,18 +6,20 @@ import optax
 
 from feelgood import noise
 from feelgood.checks import check_count, check_positive
-from feelgood.samplers.base import Info, Sampler, SamplerState, info
+from feelgood.samplers.base import Info, Sampler, SamplerState, info, initial_state, is_finite, like, widen
+from feelgood.samplers.schedules import StepSize, schedulable
 from feelgood.typing import Normal, Potential, PRNGKey, Scalar
 
 __all__ = ["proximal"]
 
 
+@schedulable
 def proximal(
-    step_size: Scalar,
+    step_size: StepSize,
     inverse_temperature: Scalar = 1.0,
     *,
-    num_minimisation_steps: int = 2,
-    max_rejections: int = 1000,
+    num_minimisation_steps: int | float = 2,
+    max_rejections: int | float = 1000,
     normal: Normal = noise.normal,
 ) -> Sampler:
     r"""Alternates y | w ~ N(w, ηI) and w | y ∝ exp(−βU(w) − ‖w − y‖²/(2η)).
@@ -33,12 +35,21 @@ def proximal(
     expected number of rejections below one. Where U is not convex, D < 0 counts as 0 and the sampler is approximate.
 
     Args:
-      step_size: η > 0.
+      step_size: η > 0, or a schedule: a function of the number of steps taken.
       inverse_temperature: β > 0, finite.
       num_minimisation_steps: steps towards ŵ, one gradient each.
-      max_rejections: give up after so many and stay where we are, with acceptance 0; for convex U and a sensible η
-        this does not happen, for others it keeps a loop from running for ever.
+      max_rejections: cap of rejected proposals. The step that reaches it keeps the current w and is then not exact; its
+        record has `gave_up` set and acceptance 0. For convex U and an η near 1/(M d) this does not happen; for others
+        the cap keeps the loop from running forever.
       normal: the generator of standard normals.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import samplers
+      >>> potential = lambda w: jnp.sum(jnp.cosh(w))
+      >>> draws, info = samplers.sample(jax.random.key(0), samplers.proximal(0.3), potential, jnp.zeros(2), 1000)
+      >>> draws.shape, bool(info.gave_up.any())
+      ((1000, 2), False)
 
     References:
       Lee, Shen and Tian (2021), "Structured logconcave sampling with a restricted Gaussian oracle".
@@ -47,10 +58,11 @@ def proximal(
     check_positive("inverse_temperature", inverse_temperature)
     check_count("num_minimisation_steps", num_minimisation_steps)
     check_count("max_rejections", max_rejections)
+    num_minimisation_steps = int(num_minimisation_steps)
 
     def step(key: PRNGKey, state: SamplerState, potential: Potential) -> tuple[SamplerState, Info]:
         key_y, key_oracle = jax.random.split(key)
-        current = state.params
+        current = widen(state.params)
         spread = jnp.sqrt(jnp.asarray(step_size))
 
         def gaussian(key, mean):
@@ -102,11 +114,14 @@ def proximal(
 
         start = (key_oracle, current, jnp.zeros((), jnp.float32), jnp.zeros((), bool), jnp.zeros((), jnp.int32))
         _, proposal, probability, accepted, rejections = jax.lax.while_loop(unfinished, propose, start)
-        return SamplerState(optax.tree.where(accepted, proposal, current)), info(
+        params = optax.tree.where(accepted, like(proposal, state.params), state.params)
+        return SamplerState(params), info(
             value_here,
             acceptance=jnp.where(accepted, probability, 0.0),
             num_gradients=num_minimisation_steps + 1,
             num_rejections=rejections,
+            diverged=~is_finite(params),
+            gave_up=~accepted,
         )
 
-    return Sampler(SamplerState, step)
+    return Sampler(initial_state, step)

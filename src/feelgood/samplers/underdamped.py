@@ -18,6 +18,7 @@ from feelgood import noise
 from feelgood.checks import check_choice, check_positive
 from feelgood.samplers.base import Sampler, first_order
 from feelgood.samplers.langevin import AdaptiveBiasState, adaptive_bias, thermal_noise
+from feelgood.samplers.schedules import StepSize, schedulable
 from feelgood.typing import Array, Normal, Params, PRNGKey, Scalar
 
 __all__ = [
@@ -46,8 +47,9 @@ def _init(params: Params) -> UnderdampedState:
     return UnderdampedState(jax.tree.map(jnp.zeros_like, params))
 
 
+@schedulable
 def underdamped(
-    step_size: Scalar,
+    step_size: StepSize,
     friction: Scalar = 1.0,
     inverse_temperature: Scalar = 1.0,
     *,
@@ -62,10 +64,18 @@ def underdamped(
     on stiff losses; `underdamped_splitting` does not have this limit.
 
     Args:
-      step_size: τ > 0.
+      step_size: τ > 0, or a schedule: a function of the number of steps taken.
       friction: γ > 0.
       inverse_temperature: β > 0; infinity gives damped descent without noise.
       normal: the generator of standard normals.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import samplers
+      >>> sampler = samplers.underdamped(0.1, friction=2.0)
+      >>> draws, info = samplers.sample(jax.random.key(0), sampler, lambda w: (w**2).sum() / 2, jnp.zeros(3), 1000)
+      >>> draws.shape
+      (1000, 3)
 
     References:
       Eq. `ulmc_EM_scheme` of the paper.
@@ -147,8 +157,9 @@ def _horner(coefficients: list[float], x: Array) -> Array:
     return total
 
 
+@schedulable
 def underdamped_exact(
-    step_size: Scalar,
+    step_size: StepSize,
     friction: Scalar = 1.0,
     inverse_temperature: Scalar = 1.0,
     *,
@@ -164,10 +175,18 @@ def underdamped_exact(
     every coordinate, so its factor is three numbers and a step costs O(d): one gradient and two normals a parameter.
 
     Args:
-      step_size: τ > 0.
+      step_size: τ > 0, or a schedule: a function of the number of steps taken.
       friction: γ > 0.
       inverse_temperature: β > 0; infinity leaves out the noise.
       normal: the generator of standard normals.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import samplers
+      >>> sampler = samplers.underdamped_exact(0.1, friction=2.0)
+      >>> draws, info = samplers.sample(jax.random.key(0), sampler, lambda w: (w**2).sum() / 2, jnp.zeros(3), 1000)
+      >>> draws.shape
+      (1000, 3)
 
     References:
       Eq. `ulmc:exact` of the paper; Cheng et al. (2018), "Underdamped Langevin MCMC: a non-asymptotic analysis".
@@ -197,8 +216,9 @@ def underdamped_exact(
     return first_order(_init, update)
 
 
+@schedulable
 def underdamped_splitting(
-    step_size: Scalar,
+    step_size: StepSize,
     friction: Scalar = 1.0,
     inverse_temperature: Scalar = 1.0,
     *,
@@ -222,11 +242,19 @@ def underdamped_splitting(
     OBABO samples 1/(βp(1 − τ²p/4)).
 
     Args:
-      step_size: τ > 0.
+      step_size: τ > 0, or a schedule: a function of the number of steps taken.
       friction: γ > 0.
       inverse_temperature: β > 0; infinity leaves out the noise.
       scheme: "BAOAB" or "OBABO".
       normal: the generator of standard normals.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import samplers
+      >>> sampler = samplers.underdamped_splitting(0.5, friction=2.0)
+      >>> draws, info = samplers.sample(jax.random.key(0), sampler, lambda w: (w**2).sum() / 2, jnp.zeros(3), 1000)
+      >>> draws.shape
+      (1000, 3)
 
     References:
       Leimkuhler and Matthews (2013), "Rational construction of stochastic numerical methods for molecular sampling".
@@ -263,8 +291,9 @@ class AdaptiveUnderdampedState(NamedTuple):
     bias: AdaptiveBiasState
 
 
+@schedulable
 def adaptive_underdamped(
-    step_size: Scalar,
+    step_size: StepSize,
     friction: Scalar = 1.0,
     inverse_temperature: Scalar = 1.0,
     *,
@@ -288,7 +317,7 @@ def adaptive_underdamped(
     almost the same in all directions that are steep, p ≫ γ². With a ≠ 0 neither keeps exp(−β·U), see `adaptive_bias`.
 
     Args:
-      step_size: τ > 0.
+      step_size: τ > 0, or a schedule: a function of the number of steps taken.
       friction: γ > 0.
       inverse_temperature: β > 0; infinity leaves out the noise.
       bias_factor: a, any finite number.
@@ -299,6 +328,14 @@ def adaptive_underdamped(
       corrected: whether m and v are corrected for their start from 0, as in Adam; see `adaptive_bias`.
       noise_in: "momentum" as in the paper, or "params" as in its released code.
       normal: the generator of standard normals.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import samplers
+      >>> sampler = samplers.adaptive_underdamped(0.1, friction=2.0, bias_factor=0.3)
+      >>> draws, info = samplers.sample(jax.random.key(0), sampler, lambda w: (w**2).sum() / 2, jnp.zeros(3), 1000)
+      >>> draws.shape
+      (1000, 3)
 
     References:
       Eq. `aulmc` of the paper.

@@ -13,6 +13,7 @@ from feelgood.samplers.diagnostics.distances import (
     total_variation_of_modes,
     wasserstein2,
 )
+from feelgood.samplers.diagnostics.export import to_arviz
 from feelgood.samplers.diagnostics.kernels import (
     Kernel,
     adaptive_underdamped_kernel,
@@ -45,6 +46,7 @@ __all__ = [
     "split_rhat",
     "stationary_law",
     "target_law",
+    "to_arviz",
     "total_variation",
     "total_variation_bounds",
     "total_variation_of_modes",

@@ -163,7 +163,7 @@ def hmc(
         )
         kinetic = optax.tree.norm(momentum, squared=True) / 2
         final_kinetic = optax.tree.norm(final_momentum, squared=True) / 2
-        log_ratio = inverse_temperature * (value - proposal_value + kinetic - final_kinetic)
+        log_ratio = inverse_temperature * (value + kinetic - proposal_value - final_kinetic)
         return _finish(key_accept, state, proposal, log_ratio, value, num_leapfrog_steps + 1)
 
     return Sampler(initial_state, step)

@@ -95,7 +95,7 @@ def suggest_step_size(
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> potential = lambda w: 50 * jnp.sum(w**2)
-      >>> float(samplers.suggest_step_size("langevin", jax.random.key(0), potential, jnp.zeros(3)).round(4))
+      >>> round(float(samplers.suggest_step_size("langevin", jax.random.key(0), potential, jnp.zeros(3))), 4)
       0.01
     """
     check_choice("sampler", sampler, _STEPS)

@@ -23,6 +23,6 @@ draws, info = samplers.sample(jax.random.key(0), samplers.hmc(0.5, 4), potential
 assert draws.shape == (500, 3)
 assert not info.diverged.any()
 
-result = feelgood.train("fg_ulmcdqn", envs.nchain(4), num_steps=200, seeds=[0])
+result = feelgood.train("fg_ulmcdqn", envs.nchain(4), num_steps=1000, seeds=[0])
 assert len(result.curve) > 0
 print(f"feelgood {feelgood.__version__}: import, help, a sampler and a training work in an empty environment")

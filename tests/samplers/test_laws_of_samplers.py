@@ -78,7 +78,7 @@ TABLE = {
     ),
     "mala": (samplers.mala(0.005, BETA), target, 1500, 4096),
     # A trajectory of length 0.27: none of the ten frequencies comes near a multiple of π, where HMC does not mix.
-    "hmc": (samplers.hmc(0.045, 6, BETA), target, 200, 8192),
+    "hmc": (samplers.hmc(0.045, 6, BETA, jitter=0.0), target, 200, 8192),
     "proximal": (samplers.proximal(0.0015, BETA), target, 1500, 1024),
     "exact_gaussian": (
         samplers.exact_gaussian(jnp.asarray(MEAN, jnp.float32), jnp.asarray(PRECISION, jnp.float32), BETA),

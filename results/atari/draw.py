@@ -7,9 +7,11 @@ import argparse
 from pathlib import Path
 
 import pandas as pd
-from feelgood.results import style
-from feelgood.results.atari import beside, read_reference
-from feelgood.results.atari_figures import draw_curves
+
+from feelgood.figures import style
+from feelgood.figures.draw import draw
+from feelgood.studies.atari.charts import curves_and_published
+from feelgood.studies.atari.tables import beside, read_reference
 
 FOLDER = Path(__file__).parent
 SAMPLER = ["form", "bias_factor", "bias_epsilon", "inverse_temperature", "feel_good_weight"]
@@ -52,7 +54,9 @@ def main():
     reach, first = 1.05 * ours.groupby("game")["frame"].max(), ours.groupby("game")["agent"].first()
     published = published[(published["agent"] == AGENT) & published["game"].isin(reach.index)]
     published = published[published["frame"] <= published["game"].map(reach)]
-    style.save(draw_curves(ours, published.assign(agent=published["game"].map(first))), FOLDER / "curves")
+    style.save(
+        draw(curves_and_published(ours, published.assign(agent=published["game"].map(first)))), FOLDER / "curves"
+    )
 
 
 if __name__ == "__main__":

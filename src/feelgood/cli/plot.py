@@ -45,7 +45,7 @@ def plot(arguments: Sequence[str]) -> None:
         )
 
     from feelgood.figures import style
-    from feelgood.figures.draw import save_as
+    from feelgood.figures.draw import draw, save_as
     from feelgood.report import kinds as charts
 
     tables = charts.tables_of(chosen.folder)
@@ -65,7 +65,7 @@ def plot(arguments: Sequence[str]) -> None:
         return
     if one_file and len(chosen.kind) != 1:
         raise ValueError(f"one file holds one figure: choose one --kind of {', '.join(map(repr, kinds))}")
-    drawn = _each(chosen.kind, kinds, lambda kind: charts.draw_kind(kind, tables))
+    drawn = _each(chosen.kind, kinds, lambda kind: draw(charts.make_chart(kind, tables)))
     if one_file:
         save_as(drawn[chosen.kind[0]], chosen.output)
         print(f"wrote {chosen.output}")

@@ -1,32 +1,31 @@
-"""What to draw, in plain numbers, for whatever draws it: matplotlib, the page of a report, a program."""
+"""Figures as records of plain numbers: Matplotlib, the report page and `--json` are made from them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from feelgood.figures.style import AGENT_COLOURS, LOOKS, colours_of
+from feelgood.figures.style import LOOKS, colours_of, is_ablation, label
 from feelgood.statistics import interval
 
-__all__ = [
-    "Chart",
-    "Heat",
-    "Panel",
-    "Series",
-    "as_hex",
-    "colours",
-    "is_dashed",
-    "label",
-    "mean_series",
-    "numbers",
-    "series",
-    "unique",
-]
+__all__ = ["Chart", "Heat", "Panel", "Series", "mean_series", "numbers", "series", "series_of", "strongest", "unique"]
 
 
 class Series(NamedTuple):
-    """A curve: points in rising order of x, a band around them where `low` and `high` are given."""
+    """A curve.
+
+    Attributes:
+      name: its label in the legend.
+      colour: as #rrggbb.
+      x: positions, rising.
+      y: values.
+      low: lower end of a band around the curve, if any.
+      high: upper end of the band.
+      dashed: whether the line is dashed; a single mark is hollow.
+      points: whether every value is marked.
+      strong: whether the curve is drawn in front of the others and thicker.
+    """
 
     name: str
     colour: str
@@ -36,6 +35,7 @@ class Series(NamedTuple):
     high: Sequence[float] | None = None
     dashed: bool = False
     points: bool = False
+    strong: bool = False
 
 
 class Heat(NamedTuple):
@@ -49,9 +49,20 @@ class Heat(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Axes with series on them, or a heat-map. `guides` are levels to mark, `y_names` stand for y = 0, 1, …
+    """Axes with series on them, or a heat-map.
 
-    An end of `y_range` that is None is where the data end.
+    Attributes:
+      title: of the panel.
+      x_label: of the horizontal axis.
+      y_label: of the vertical axis.
+      series: curves.
+      x_log: whether the horizontal axis is logarithmic.
+      y_log: whether the vertical axis is logarithmic.
+      y_range: ends of the vertical axis; None for an end that follows the data.
+      guides: levels to mark.
+      y_names: names at y = 0, 1, …; each series is then one mark with its interval.
+      heat: the heat-map, if it is one.
+      x_zero: the position that stands for 0 on a logarithmic axis, if any.
     """
 
     title: str
@@ -64,10 +75,11 @@ class Panel(NamedTuple):
     guides: Sequence[float] = ()
     y_names: Sequence[str] = ()
     heat: Heat | None = None
+    x_zero: float | None = None
 
 
 class Chart(NamedTuple):
-    """Panels under one title with a line on what they show, and the table they come from."""
+    """Panels under one title, with one line that explains them and the name of the table they come from."""
 
     kind: str
     title: str
@@ -76,50 +88,57 @@ class Chart(NamedTuple):
     panels: Sequence[Panel]
 
 
-def colours(names: Iterable[str]) -> dict[str, str]:
-    """Colours of agents and algorithms, see `colours_of`."""
-    known = AGENT_COLOURS | {name: look[1] for name, look in LOOKS.items()}
-    return colours_of(names, {name: as_hex(colour) for name, colour in known.items()})
-
-
-def as_hex(colour: str) -> str:
-    """A colour as every program understands it; matplotlib also knows grey levels such as 0.6."""
-    return colour if colour.startswith("#") else "#" + 3 * f"{round(float(colour) * 255):02x}"
-
-
-def label(agent: str) -> str:
-    """The name of an agent or algorithm as people write it."""
-    return LOOKS[agent][0] if agent in LOOKS else agent
-
-
-def is_dashed(agent: str) -> bool:
-    """Whether an algorithm shares its colour with another and differs from it by its line."""
-    return agent in LOOKS and LOOKS[agent][2] != "-"
-
-
 def numbers(values: Any, digits: int = 5) -> list[float]:
-    """Plain numbers, rounded to what an eye can tell, so that a page stays small."""
+    """Plain numbers, rounded to `digits` significant digits so that a page stays small."""
     return [float(f"{value:.{digits}g}") for value in np.asarray(values, float)]
 
 
 def unique(values: pd.Series) -> list[str]:
-    """The values in the order in which they first come."""
+    """The distinct values as text, in order of first appearance."""
     return list(dict.fromkeys(values.astype(str)))
 
 
 def series(
     name: str, colour: str, rows: pd.DataFrame, x: str, y: str, band: tuple[str, str] | None = None, **look
 ) -> Series:
-    """A series from columns of a table; `band` names those of its lower and its upper end."""
+    """A series from columns of a table; `band` names the columns of its lower and its upper end."""
     low, high = (numbers(rows[band[0]]), numbers(rows[band[1]])) if band else (None, None)
     return Series(name, colour, numbers(rows[x]), numbers(rows[y]), low, high, **look)
 
 
 def mean_series(name: str, colour: str, rows: pd.DataFrame, x: str, y: str, bounds=(-np.inf, np.inf), **look) -> Series:
-    """Mean over seeds with its 95% interval (Student's t), cut at `bounds`, at every x."""
+    """Mean over seeds at every x with its 95% interval (Student's t), cut at `bounds`."""
     wide = rows.pivot_table(index=x, columns="seed", values=y)
     pairs = [interval(row[~np.isnan(row)]) for row in wide.to_numpy(float)]
     means, halves = np.array(pairs).reshape(-1, 2).T
     halves = np.nan_to_num(halves)  # one seed has no interval
     low, high = (means - halves).clip(*bounds), (means + halves).clip(*bounds)
     return Series(name, colour, numbers(wide.index), numbers(means), numbers(low), numbers(high), **look)
+
+
+def series_of(table: pd.DataFrame, column: str, make: Any, colours: dict[str, str] | None = None) -> list[Series]:
+    """`make(label, colour, rows, dashed=…)` for every name in a column that has rows, with published names."""
+    looks = colours or colours_of(unique(table[column]))
+    groups = {str(name): rows for name, rows in table.groupby(table[column].astype(str), sort=False)}
+    return [
+        make(label(name), colour, groups[name], dashed=LOOKS[name].dashed if name in LOOKS else is_ablation(name))
+        for name, colour in looks.items()
+        if name in groups
+    ]
+
+
+def strongest(panels: Sequence[Panel], *, lowest: bool = False) -> list[Panel]:
+    """Marks the series whose end values rank best on average over the panels, among the longest series."""
+    counts: dict[str, int] = {}
+    ranks: dict[str, list[int]] = {}
+    for panel in panels:
+        ends = {one.name: [y for y in one.y if np.isfinite(y)] for one in panel.series}
+        order = sorted({values[-1] for values in ends.values() if values}, reverse=not lowest)
+        for name, values in ends.items():
+            counts[name] = counts.get(name, 0) + len(values)
+            ranks.setdefault(name, []).extend([order.index(values[-1])] if values else [])
+    whole = [name for name, count in counts.items() if count == max(counts.values()) and ranks[name]]
+    if len(counts) < 2 or not whole:
+        return list(panels)
+    best = min(whole, key=lambda name: float(np.mean(ranks[name])))
+    return [panel._replace(series=[one._replace(strong=one.name == best) for one in panel.series]) for panel in panels]

@@ -3,21 +3,12 @@
 import numpy as np
 import pandas as pd
 
-from feelgood.figures.chart import (
-    Chart,
-    Panel,
-    Series,
-    colours,
-    is_dashed,
-    label,
-    mean_series,
-    numbers,
-    series,
-    unique,
-)
+from feelgood.figures.chart import Chart, Panel, Series, mean_series, numbers, series, series_of, strongest, unique
+from feelgood.figures.style import colours_of, label
 from feelgood.statistics import (
     Layout,
     aggregate,
+    check_runs,
     diverged,
     final_scores,
     layout,
@@ -32,32 +23,28 @@ _SCORES = {"return": "evaluation return", "regret": "cumulative regret"}
 
 
 def learning_curves(curves: pd.DataFrame) -> Chart:
-    """A panel for each task, a curve for each agent."""
+    """A panel for each task, a curve for each agent.
+
+    Raises:
+      ValueError: if a run has two rows at one time.
+    """
+    check_runs(curves)
     columns = layout(curves)
-    table = curves.assign(_task=columns.task_names(curves), _agent=curves[columns.agent].astype(str))
+    table = curves.assign(_task=columns.task_names(curves))
     if "length" in columns.tasks:
         table = table.sort_values("length", kind="stable")
     elif "constants" in columns.tasks:  # tuned before theory
         table = table.sort_values("constants", kind="stable", ascending=False)
-    looks = colours(unique(curves[columns.agent]))
+    looks = colours_of(unique(curves[columns.agent]))
     # Returns of the N-chain are bounded and nearly all-or-nothing; with few seeds an interval reaches past the bounds.
     chain = "length" in columns.tasks and columns.score == "return"
     bounds = (0.0, 10.0) if chain else (-np.inf, np.inf)
+    make = lambda name, colour, group, **look: mean_series(
+        name, colour, group, columns.time, columns.score, bounds, **look
+    )
     panels = []
     for task, rows in table.groupby("_task", sort=False):
-        lines = [
-            mean_series(
-                label(name),
-                colour,
-                rows[rows["_agent"] == name],
-                columns.time,
-                columns.score,
-                bounds,
-                dashed=is_dashed(name),
-            )
-            for name, colour in looks.items()
-            if (rows["_agent"] == name).any()
-        ]
+        lines = series_of(rows, columns.agent, make, looks)
         panel = Panel(
             "" if task == "all" else str(task),
             _TIMES[columns.time],
@@ -71,17 +58,18 @@ def learning_curves(curves: pd.DataFrame) -> Chart:
     seeds = curves["seed"].nunique()
     note = f"Mean over {seeds} seed{'s' if seeds > 1 else ''} with its 95% confidence interval (Student's t)."
     note += _lost(curves, "count until then")
-    return Chart("curves", "Regret" if columns.lower_is_better else "Learning curves", note, "curves", panels)
+    title = "Regret" if columns.lower_is_better else "Learning curves"
+    return Chart("curves", title, note, "curves", strongest(panels, lowest=columns.lower_is_better))
 
 
 def _lost(curves: pd.DataFrame, what: str = "are left out") -> str:
     """A sentence on the runs that diverged, if any."""
-    told = diverged(curves)
-    return f" Runs that diverged {what}: {told}." if told else ""
+    which = diverged(curves)
+    return f" Runs that diverged {what}: {which}." if which else ""
 
 
 def _regret_range(lines: list[Series]) -> tuple[float, None] | None:
-    """Where cumulative regret lies after the first few episodes, in which all curves rise as one."""
+    """The range of cumulative regret after the first few episodes, in which all curves rise as one."""
     later = [y for line in lines for x, y in zip(line.x, line.y, strict=True) if x >= 5 and y > 0]
     return (0.8 * min(later), None) if later else None
 
@@ -90,15 +78,15 @@ def profiles(curves: pd.DataFrame) -> Chart:
     """Performance profiles: over all tasks where they have one scale, else a panel for each."""
     columns = layout(curves)
     scores = final_scores(curves)
-    looks = colours(unique(scores["agent"]))
+    looks = colours_of(unique(scores["agent"]))
     groups = [("", _of_all_tasks(scores))] if columns.one_scale else list(scores.groupby("task", sort=False))
     panels = []
     for task, rows in groups:
         table = performance_profile(rows)
-        lines = [
-            series(label(str(agent)), looks[str(agent)], group, "threshold", "share", ("low", "high"))
-            for agent, group in table.groupby("agent", sort=False)
-        ]
+        make = lambda name, colour, group, **look: series(
+            name, colour, group, "threshold", "share", ("low", "high"), **look
+        )
+        lines = series_of(table, "agent", make, looks)
         panels.append(Panel(str(task), f"{columns.score} τ", "share of runs above τ", lines, y_range=(0, 1.04)))
     note = "Share of runs whose final score is above τ, with a pointwise 95% interval by the stratified bootstrap."
     note += _lost(curves)
@@ -106,7 +94,7 @@ def profiles(curves: pd.DataFrame) -> Chart:
 
 
 def _of_all_tasks(scores: pd.DataFrame) -> pd.DataFrame:
-    """Scores of the agents that have all tasks: others cannot stand beside them in one number."""
+    """Scores of the agents that have all tasks; one number over tasks cannot compare the others with them."""
     tasks = scores.dropna(subset="score").groupby("agent")["task"].nunique()
     return scores[scores["agent"].isin(tasks.index[tasks == scores["task"].nunique()])]
 
@@ -121,7 +109,7 @@ def aggregates(curves: pd.DataFrame) -> Chart:
     columns = layout(curves)
     _check_one_scale(columns, curves)
     scores = _of_all_tasks(final_scores(curves))
-    looks = colours(unique(curves[columns.agent]))
+    looks = colours_of(unique(curves[columns.agent]))
     tables = {"interquartile mean": aggregate(scores, "iqm"), "mean": aggregate(scores, "mean")}
     order = list(tables["interquartile mean"].sort_values("value", kind="stable", ascending=False)["agent"])
     panels = []
@@ -148,16 +136,16 @@ def efficiency(curves: pd.DataFrame) -> Chart:
     """Sample efficiency: the interquartile mean over all tasks as training goes on."""
     columns = layout(curves)
     _check_one_scale(columns, curves)
-    looks = colours(unique(curves[columns.agent]))
+    looks = colours_of(unique(curves[columns.agent]))
     shown = set(_of_all_tasks(final_scores(curves))["agent"])
     times = np.sort(curves[columns.time].unique())
     thinned = curves[columns.time].isin(times[:: max(1, len(times) // 25)])
     table = sample_efficiency(curves[curves[columns.agent].astype(str).isin(shown) & thinned])
-    lines = [
-        series(label(str(agent)), looks[str(agent)], group, columns.time, "value", ("low", "high"))
-        for agent, group in table.groupby("agent", sort=False)
-    ]
+    make = lambda name, colour, group, **look: series(
+        name, colour, group, columns.time, "value", ("low", "high"), **look
+    )
+    lines = series_of(table, "agent", make, looks)
     note = "Interquartile mean over all tasks and seeds, with a pointwise 95% interval by the stratified bootstrap."
     note += _lost(curves, "count until then")
     panel = Panel("", _TIMES[columns.time], "interquartile mean", lines)
-    return Chart("efficiency", "Sample efficiency", note, "curves", [panel])
+    return Chart("efficiency", "Sample efficiency", note, "curves", strongest([panel]))

@@ -1,14 +1,14 @@
 """One look for every figure: colour-blind safe, legible in print, the same colour for the same thing everywhere."""
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-__all__ = ["AGENT_COLOURS", "COLOURS", "LOOKS", "STYLE", "colours_of", "save"]
+__all__ = ["COLOURS", "LOOKS", "STYLE", "Look", "colours_of", "is_ablation", "label", "save", "shades"]
 
 # Okabe and Ito's palette, which readers with any common colour blindness can tell apart.
 COLOURS = {
@@ -23,49 +23,84 @@ COLOURS = {
     "grey": "#7F7F7F",
 }
 
-AGENT_COLOURS = {
-    "fg_ulmcdqn": COLOURS["red"],
-    "fg_ulmcdqn_cold": "#F7A889",
-    "steady_fg_ulmcdqn": "#7A1F00",
-    "fg_lmcdqn": COLOURS["orange"],
-    "ulmcdqn": COLOURS["blue"],
-    "adam_lmcdqn": COLOURS["sky"],
-    "lmcdqn": COLOURS["green"],
-    "langevin_dqn": COLOURS["pink"],
-    "dqn": COLOURS["black"],
-    "bootstrapped_dqn": COLOURS["grey"],
-    "noisynet_dqn": "#8C6BB1",
-    "prioritized_dqn": "#A6761D",
-    "c51": COLOURS["yellow"],
-    "iqn": "#004D40",
-}
 
-# Name: label, colour, line, and the exponents of d, H and T that Table 1 claims.
-LOOKS: dict[str, tuple[str, str, str, tuple[float, float, float] | None]] = {
-    "lsvi_ucb": ("LSVI-UCB", COLOURS["black"], "-", (1.5, 1.5, 0.5)),
-    "opt_rlsvi": ("OPT-RLSVI", COLOURS["grey"], "-", (2, 2, 0.5)),
-    "eleanor": ("ELEANOR", COLOURS["pink"], "-", (1, 1.5, 0.5)),
-    "cps": ("CPS", COLOURS["green"], "-", (1, 2, 0.5)),
-    "lsvi_phe": ("LSVI-PHE", "#8C6BB1", "-", (1.5, 1.5, 0.5)),
-    "lmc_lsvi": ("LMC-LSVI", COLOURS["sky"], "-", (1.5, 1.5, 0.5)),
-    "ase_lmc": ("LSVI-ASE, LMC", COLOURS["orange"], "-", (1, 1.5, 0.5)),
-    "ase_ulmc": ("LSVI-ASE, ULMC", COLOURS["blue"], "-", (1, 1.5, 0.5)),
-    "ase_baoab": ("LSVI-ASE, BAOAB", COLOURS["red"], "-", None),
-    "ase_exact": ("LSVI-ASE, exact", COLOURS["red"], ":", None),
-    "lsvi": ("LSVI (no exploration)", "0.6", "--", None),
+class Look(NamedTuple):
+    """The published name of an agent or algorithm, its colour, and whether its line is dashed."""
+
+    label: str
+    colour: str
+    dashed: bool = False
+
+
+LOOKS = {
+    "fg_ulmcdqn": Look("FG-ULMCDQN", COLOURS["red"]),
+    "steady_fg_ulmcdqn": Look("Steady FG-ULMCDQN", "#7A1F00"),
+    "fg_lmcdqn": Look("FG-LMCDQN", COLOURS["orange"]),
+    "ulmcdqn": Look("ULMCDQN", COLOURS["blue"]),
+    "adam_lmcdqn": Look("Adam-LMCDQN", COLOURS["sky"]),
+    "lmcdqn": Look("LMCDQN", COLOURS["green"]),
+    "langevin_dqn": Look("Langevin DQN", COLOURS["pink"]),
+    "dqn": Look("DQN", COLOURS["black"]),
+    "bootstrapped_dqn": Look("Bootstrapped DQN", COLOURS["grey"]),
+    "noisynet_dqn": Look("NoisyNet DQN", "#8C6BB1"),
+    "prioritized_dqn": Look("Prioritized DQN", "#A6761D"),
+    "c51": Look("C51", COLOURS["yellow"]),
+    "iqn": Look("IQN", "#004D40"),
+    "fg_ulmcdqn_cold": Look("FG-ULMCDQN, no noise", "#F7A889", True),
+    "lsvi_ucb": Look("LSVI-UCB", COLOURS["black"]),
+    "opt_rlsvi": Look("OPT-RLSVI", COLOURS["grey"]),
+    "eleanor": Look("ELEANOR", COLOURS["pink"]),
+    "cps": Look("CPS", COLOURS["green"]),
+    "lsvi_phe": Look("LSVI-PHE", "#8C6BB1"),
+    "lmc_lsvi": Look("LMC-LSVI", COLOURS["sky"]),
+    "ase_lmc": Look("LSVI-ASE, LMC", COLOURS["orange"]),
+    "ase_ulmc": Look("LSVI-ASE, ULMC", COLOURS["blue"]),
+    "ase_baoab": Look("LSVI-ASE, BAOAB", COLOURS["red"]),
+    "ase_exact": Look("LSVI-ASE, exact", COLOURS["red"], True),
+    "lsvi": Look("LSVI (no exploration)", "#999999", True),
 }
+"""Published names and colours; any other name is its own label and takes a free colour."""
 
 # For names without a colour of their own: first the palette of figures, then Tol's muted one.
 _CYCLE = [COLOURS[name] for name in ("blue", "red", "green", "orange", "pink", "sky", "black", "grey")]
 _CYCLE += ["#332288", "#117733", "#882255", "#44AA99", "#999933", "#AA4499", "#661100", "#6699CC"]
 
 
-def colours_of(names: Iterable[str], known: Mapping[str, str] = AGENT_COLOURS) -> dict[str, str]:
-    """Colours for names: their own where they have one, others in turn those that no one else has."""
+def label(name: str) -> str:
+    """The published name of an agent or algorithm; an ablation is named by the part that it lacks.
+
+    Example:
+      >>> label("ulmcdqn"), label("steady_fg_ulmcdqn_no_falling_step"), label("mine")
+      ('ULMCDQN', 'Steady FG-ULMCDQN, no falling step', 'mine')
+    """
+    if name in LOOKS:
+        return LOOKS[name].label
+    agent, _, setting = name.partition(" ")  # a studied setting follows the name of its agent
+    if setting and agent in LOOKS:
+        return f"{LOOKS[agent].label}, {setting}"
+    agent, _, part = name.partition("_no_")
+    return f"{LOOKS[agent].label}, no {part.replace('_', ' ')}" if part and agent in LOOKS else name
+
+
+def is_ablation(name: str) -> bool:
+    """Whether a name stands for an agent without one of its parts."""
+    return name.endswith("_cold") or "_no_" in name
+
+
+def colours_of(names: Iterable[str]) -> dict[str, str]:
+    """Each name's own colour if it has one, otherwise the next colour that no other name has."""
     names = list(names)
-    own = {name: known[name] for name in names if name in known}
+    own = {name: LOOKS[name].colour for name in names if name in LOOKS}
     free = itertools.cycle([colour for colour in _CYCLE if colour not in own.values()] or _CYCLE)
     return {name: own.get(name) or next(free) for name in names}
+
+
+def shades(count: int) -> list[str]:
+    """Colours from dark to light for values in rising order."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    return [to_hex(colormaps["viridis"](0.88 * i / max(count - 1, 1))) for i in range(count)]
 
 
 STYLE: dict[Any, Any] = {
@@ -87,7 +122,7 @@ STYLE: dict[Any, Any] = {
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Writes a figure as PNG and as PDF beside each other and returns both paths."""
+    """Write a figure as PNG and as PDF and return both paths."""
     path.parent.mkdir(parents=True, exist_ok=True)
     paths = [path.with_suffix(".png"), path.with_suffix(".pdf")]
     with rc_context(STYLE):

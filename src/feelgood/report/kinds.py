@@ -1,28 +1,24 @@
-"""Tables as charts: records of plain numbers that matplotlib, the page of a report or a program can draw."""
+"""Every kind of chart, and the tables that each is made from."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from feelgood.figures.chart import Chart, Heat, Panel, Series
+from feelgood.figures.chart import Chart
 from feelgood.figures.curves import aggregates, efficiency, learning_curves, profiles
-from feelgood.figures.draw import draw
 from feelgood.runs.store import load_results
-from feelgood.statistics import check_runs
-from feelgood.studies.atari import figures as atari
-from feelgood.studies.nchain import tables as nchain
-from feelgood.studies.nchain.charts import distances, frontier, lengths, sensitivity, sweep
-from feelgood.studies.regret import tables as regret
+from feelgood.studies.atari.charts import sensitivity_curves
+from feelgood.studies.nchain.charts import frontier, lengths, sensitivity, sweep
 from feelgood.studies.regret.charts import budget, complexity, errors, regret_exponents
+from feelgood.studies.samplers.charts import distances
 
-__all__ = ["MAKERS", "Chart", "Heat", "Maker", "Panel", "Series", "available", "draw_kind", "make_chart", "tables_of"]
+__all__ = ["MAKERS", "Maker", "available", "make_chart", "tables_of"]
 
 
 class Maker(NamedTuple):
-    """How a kind of chart is made: from which table, and which columns that must have."""
+    """How a kind of chart is made: the table, the columns that the table must have, and the function."""
 
     table: str
     columns: frozenset[str]
@@ -36,6 +32,7 @@ def _maker(table: str, columns: str, make: Callable[[pd.DataFrame], Chart]) -> M
 MAKERS = {
     "lengths": _maker("summary", "length agent score score_ci", lengths),
     "curves": _maker("curves", "seed", learning_curves),
+    "values": _maker("curves", "game agent parameter value seed frame return", sensitivity_curves),
     "aggregate": _maker("curves", "seed", aggregates),
     "profiles": _maker("curves", "seed", profiles),
     "efficiency": _maker("curves", "seed", efficiency),
@@ -45,22 +42,26 @@ MAKERS = {
     "distances": _maker("distances", "sampler step distance floor", distances),
     "exponents": _maker("exponents", "algorithm dimension horizon seed episode regret", regret_exponents),
     "budget": _maker("budget", "mdp sampler budget seed regret", budget),
-    "errors": _maker("errors", "sampler steps seed weight later first_high regret origin", errors),
+    "errors": _maker(
+        "errors",
+        "sampler steps seed episode weight later first_low first_high stages allowed regret origin",
+        errors,
+    ),
     "complexity": _maker("complexity", "scheme varied condition dimension error num_gradients", complexity),
 }
-"""Every kind of chart."""
+"""Every kind of chart by name."""
 
 
 def tables_of(folder: Path) -> dict[str, pd.DataFrame]:
-    """All tables of a study's folder, by name; of one that is under way, its curves so far."""
+    """All tables of a folder by name; for a study that is still running, its curves so far."""
     names = {file.stem for ending in ("csv", "parquet") for file in folder.glob(f"*.{ending}")}
     if not names:
-        return {"curves": load_results(folder)}  # or says what is wrong
+        return {"curves": load_results(folder)}  # raises an error that names the reason
     return {name: load_results(folder, name) for name in sorted(names)}
 
 
 def available(tables: Mapping[str, pd.DataFrame]) -> dict[str, Maker]:
-    """The kinds of chart that tables may suffice for."""
+    """The kinds of chart whose tables and columns are present."""
     return {
         kind: maker
         for kind, maker in MAKERS.items()
@@ -72,50 +73,11 @@ def make_chart(kind: str, tables: Mapping[str, pd.DataFrame]) -> Chart:
     """Makes a chart of one of the `available` kinds.
 
     Raises:
-      ValueError: if the table does not suffice after all; the sentence says why.
+      ValueError: if the contents of the table do not allow it; the message gives the reason.
     """
     maker = MAKERS[kind]
     try:
         return maker.make(tables[maker.table])
     except (KeyError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"table {maker.table!r} holds what a chart of {kind} does not know: {reason}") from error
-
-
-class Drawing(NamedTuple):
-    """A study's own figure: its kind, the columns that its table must have, and what draws it."""
-
-    kind: str
-    columns: frozenset[str]
-    draw: Callable[[pd.DataFrame], Figure]
-
-
-_OWN = (
-    Drawing("curves", frozenset({"length", "agent", "seed", "step", "return"}), nchain.draw_curves),
-    Drawing("curves", frozenset({"mdp", "algorithm", "constants", "seed", "episode", "regret"}), regret.DRAW["curves"]),
-    Drawing("curves", frozenset({"game", "agent", "seed", "frame", "return"}), atari.draw_curves),
-    Drawing("lengths", frozenset(), nchain.draw_lengths),
-    Drawing("sensitivity", frozenset(), nchain.draw_sensitivity),
-    Drawing("frontier", frozenset({"held"}), nchain.draw_frontier),
-    *(Drawing(kind, frozenset(), regret.DRAW[kind]) for kind in ("exponents", "budget", "errors", "complexity")),
-)
-
-
-def draw_kind(kind: str, tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draws a kind of chart from a study's tables; the study's own figure where it has one.
-
-    Raises:
-      ValueError: if the tables do not suffice.
-    """
-    name = MAKERS[kind].table
-    table = tables[name]
-    if kind == "curves":
-        check_runs(table)
-    for drawing in _OWN:
-        if drawing.kind == kind and drawing.columns.issubset(table.columns):
-            try:
-                return drawing.draw(table)
-            except (KeyError, TypeError, IndexError) as error:
-                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-                raise ValueError(f"table {name!r} holds what a figure of {kind} does not know: {reason}") from error
-    return draw(make_chart(kind, tables))
+        raise ValueError(f"table {maker.table!r} has a value unknown to charts of kind {kind!r}: {reason}") from error

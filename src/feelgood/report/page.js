@@ -117,7 +117,7 @@
       f.root.append(svg("line", { x1: at, x2: at, y1: f.bottom, y2: f.bottom + 4, class: "axis" }));
       if (names.length) f.root.append(svg("line", { x1: at, x2: at, y1: f.top, y2: f.bottom, class: "grid" }));
       if (at - last < 30) continue;
-      f.root.append(svg("text", { x: at, y: f.bottom + 17, "text-anchor": "middle" }, short(t)));
+      f.root.append(svg("text", { x: at, y: f.bottom + 17, "text-anchor": "middle" }, t === panel.x_zero ? "0" : short(t)));
       last = at;
     }
     if (names.length) {
@@ -147,7 +147,7 @@
           const edge = [...ok.map((i) => [x.at(s.x[i]), y.at(s.high[i])]), ...ok.slice().reverse().map((i) => [x.at(s.x[i]), y.at(s.low[i])])];
           group.append(svg("path", { d: path(edge) + "Z", class: "band" }));
         }
-        group.append(svg("path", { d: path(ok.map((i) => [x.at(s.x[i]), y.at(s.y[i])])), class: s.dashed ? "line dashed" : "line" }));
+        group.append(svg("path", { d: path(ok.map((i) => [x.at(s.x[i]), y.at(s.y[i])])), class: `line${s.dashed ? " dashed" : ""}${s.strong ? " strong" : ""}` }));
         if (s.points) for (const i of ok) group.append(svg("circle", { cx: x.at(s.x[i]), cy: y.at(s.y[i]), r: 3.6, class: "dot" }));
       }
       plot.append(group);

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from feelgood.report.kinds import Chart, available, make_chart, tables_of
+from feelgood.figures.chart import Chart
+from feelgood.report.kinds import available, make_chart, tables_of
 from feelgood.report.provenance import Provenance, provenance
 from feelgood.report.tables import best, breakable, scores_table, table_of
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from feelgood.figures.chart import label
+from feelgood.figures.style import label
 from feelgood.statistics import diverged, final_scores, interval, layout, scores_of
 
 __all__ = ["Scores", "best", "breakable", "scores_table", "table_of"]
@@ -62,16 +62,25 @@ def _intervals(tables: Mapping[str, pd.DataFrame]) -> tuple[dict[str, dict[str, 
 
 
 def scores_table(tables: Mapping[str, pd.DataFrame]) -> Scores | None:
-    """Final scores, agents down and tasks across; the best of each task in bold."""
+    """Final scores, one row per agent, best first; the best of each task in bold."""
     found = _intervals(tables)
     if found is None:
         return None
     scores, columns = found
-    pick = min if columns.lower_is_better else max
+    pick, sign = (min, -1) if columns.lower_is_better else (max, 1)
     tasks = list(dict.fromkeys(task for own in scores.values() for task in own))
     tops = {task: pick(own[task][0] for own in scores.values() if task in own) for task in tasks}
     rows = []
-    for agent, own in scores.items():
+    # Best first, by the mean rank over tasks, as tasks may have different scales.
+    ranks = {
+        agent: sum(
+            sum((other[task][0] - own[task][0]) * sign > 0 for other in scores.values() if task in other)
+            for task in own
+        )
+        / len(own)
+        for agent, own in scores.items()
+    }
+    for agent, own in sorted(scores.items(), key=lambda pair: ranks[pair[0]]):
         cells = [f"<td>{breakable(label(agent))}</td>"]
         for task in tasks:
             if task not in own:

@@ -89,8 +89,10 @@ def run(study: FrontierStudy, report=print) -> list[Path]:
     import pandas as pd
 
     from feelgood.figures import style
+    from feelgood.figures.draw import draw
     from feelgood.runs import store
     from feelgood.studies.nchain import tables as results
+    from feelgood.studies.nchain.charts import frontier
 
     seeds = {"all": range(study.num_seeds)}
     with store.recorded(study.output, "frontier", study, seeds=seeds, files=FILES) as facts:
@@ -100,5 +102,5 @@ def run(study: FrontierStudy, report=print) -> list[Path]:
         paths = [study.output / "frontier.csv"]
         store.write_text(paths[0], table.to_csv(index=False))
         report(results.frontier_as_markdown(table))
-        paths += style.save(results.draw_frontier(table), study.output / "frontier")
+        paths += style.save(draw(frontier(table)), study.output / "frontier")
     return paths

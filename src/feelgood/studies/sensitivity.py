@@ -72,8 +72,10 @@ def run(study: SensitivityStudy, report=print) -> list[Path]:
     import pandas as pd
 
     from feelgood.figures import style
+    from feelgood.figures.draw import draw
     from feelgood.runs import store
     from feelgood.studies.nchain import tables as results
+    from feelgood.studies.nchain.charts import sensitivity
 
     seeds = {"all": range(study.num_seeds)}
     with store.recorded(study.output, "sensitivity", study, seeds=seeds, files=FILES) as facts:
@@ -82,5 +84,5 @@ def run(study: SensitivityStudy, report=print) -> list[Path]:
         paths = [study.output / "sensitivity.csv"]
         store.write_text(paths[0], table.to_csv(index=False))
         report(results.sensitivity_as_markdown(table))
-        paths += style.save(results.draw_sensitivity(table), study.output / "sensitivity")
+        paths += style.save(draw(sensitivity(table)), study.output / "sensitivity")
     return paths

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from feelgood.figures import style
-from feelgood.studies.atari import figures as atari_figures
+from feelgood.figures.draw import draw
+from feelgood.studies.atari import charts
 from feelgood.studies.atari import tables as atari
 from feelgood.studies.atari.tables import HUMAN, PAPER_SCORES, RANDOM, human_normalised
 
@@ -221,7 +222,7 @@ def test_a_bad_reference_is_refused_in_one_sentence(tmp_path, text, message):
     assert "\n" not in str(caught.value)
 
 
-def test_curves_show_medians_of_ours_and_of_those_published_on_the_same_game_by_the_same_agent():
+def test_published_curves_of_the_same_game_and_agent_are_drawn_with_their_range():
     ours = pd.concat(
         [curve(game, "iqn", seed, [0, 10 * seed, 100 * seed**2]) for game in ("alien", "hero") for seed in range(3)]
     )
@@ -229,51 +230,36 @@ def test_curves_show_medians_of_ours_and_of_those_published_on_the_same_game_by_
         [curve("alien", "iqn", seed, [0, seed, 5, 40 + seed]) for seed in range(3)]
         + [curve("alien", "dqn", 0, [1, 1, 1]), curve("qbert", "iqn", 0, [2, 2, 2])]
     )
-    figure = atari_figures.draw_curves(ours, theirs)
-    alien, hero = figure.axes
-    assert [panel.get_title() for panel in figure.axes] == ["alien, 3 seeds", "hero, 3 seeds"]
-    assert alien.get_xlabel() == "million frames"
-    assert alien.xaxis.get_major_formatter()(2_500_000, 0) == "2.5"
-    published, own = alien.get_lines()
-    assert own.get_ydata().tolist() == [0, 10, 100]
-    assert own.get_color() == style.AGENT_COLOURS["iqn"] == published.get_color()
-    assert (published.get_linestyle(), own.get_linestyle()) == ("--", "-")
-    assert published.get_xdata().tolist() == [0, 400_000, 800_000, 1_200_000]
-    assert published.get_ydata().tolist() == [0, 1, 5, 41]
-    ranges = alien.collections[0].get_paths()[0].vertices  # the lower edge, then the upper one
-    assert {tuple(point) for point in ranges} >= {(1_200_000.0, 40.0), (1_200_000.0, 42.0), (400_000.0, 2.0)}
-    assert len(hero.get_lines()) == 1
-    # Three seeds: a draw has all of one kind with probability 1/27, more than 2.5%, so the ends are the extremes.
-    band = alien.collections[1].get_paths()[0].vertices
-    assert {tuple(point) for point in band} >= {(800_000.0, 0.0), (800_000.0, 400.0)}
-    labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == ["iqn", "published, median", "published, all seeds"]
+    chart = charts.curves_and_published(ours, theirs)
+    alien, hero = chart.panels
+    assert [panel.title for panel in chart.panels] == ["alien", "hero"]
+    published, own = alien.series
+    assert (own.name, own.x) == ("IQN", [0, 400_000, 800_000])
+    np.testing.assert_allclose(own.y, [0, 10, 500 / 3], rtol=1e-4)
+    assert own.colour == style.LOOKS["iqn"].colour == published.colour
+    assert (published.name, published.dashed, own.dashed) == ("IQN, published", True, False)
+    assert published.x == [0, 400_000, 800_000, 1_200_000]
+    assert (published.y, published.low, published.high) == ([0, 1, 5, 41], [0, 0, 5, 40], [0, 2, 5, 42])
+    assert hero.series == charts.curves_and_published(ours).panels[1].series
+    draw(chart).draw_without_rendering()
 
 
-def test_a_single_seed_is_a_line_without_a_band_and_ends_where_it_diverged():
-    figure = atari_figures.draw_curves(
-        pd.concat([curve("alien", "c51", 0, [0, 3, np.nan]), curve("hero", "c51", 0, [0, 1, 2])])
-    )
-    alien, hero = figure.axes
-    assert alien.get_lines()[0].get_ydata().tolist() == [0, 3]
-    assert hero.get_lines()[0].get_ydata().tolist() == [0, 1, 2]
-    assert not alien.collections
-    assert alien.get_title() == "alien, 1 seed"
+def test_a_run_that_diverged_ends_there():
+    runs = pd.concat([curve("alien", "c51", 0, [0, 3, np.nan]), curve("hero", "c51", 0, [0, 1, 2])])
+    alien, hero = charts.curves_and_published(runs).panels
+    assert (alien.series[0].y, hero.series[0].y) == ([0, 3], [0, 1, 2])
 
 
-def test_every_agent_has_a_colour_of_its_own():
-    assert set(PAPER_SCORES) <= set(style.AGENT_COLOURS)
-    assert len(set(style.AGENT_COLOURS.values())) == len(style.AGENT_COLOURS)
+def test_every_agent_of_the_paper_has_a_published_name_and_a_colour_of_its_own():
+    own = {name: style.LOOKS[name] for name in PAPER_SCORES}
+    assert len({look.colour for look in own.values()}) == len({look.label for look in own.values()}) == len(own)
 
 
-def test_the_sensitivity_figure_has_means_and_the_score_of_each_value():
-    figure = atari_figures.draw_sensitivity(varied())
-    left, right = figure.axes
-    assert [line.get_label() for line in left.get_lines()] == ["0.1", "1"]
-    assert [line.get_ydata().tolist() for line in left.get_lines()] == [[0, 20, 30], [0, 2, 3]]
-    assert left.get_title() == "ulmcdqn on alien, 2 seeds"
-    scores = right.get_lines()[-1]
-    assert scores.get_xdata().tolist() == [0.1, 1.0]
-    assert scores.get_ydata().tolist() == [25, 2.5]
-    assert right.get_xscale() == "log"
-    assert right.get_xlabel() == "friction γ"
+def test_the_sensitivity_chart_has_means_and_the_score_of_each_value():
+    left, right = charts.sensitivity_curves(varied()).panels
+    assert [line.name for line in left.series] == ["friction γ = 0.1", "friction γ = 1"]
+    assert [line.y for line in left.series] == [[0, 20, 30], [0, 2, 3]]
+    assert left.title == "ULMCDQN, alien"
+    (scores,) = right.series
+    assert (scores.x, scores.y) == ([0.1, 1.0], [25, 2.5])
+    assert (right.x_log, right.x_label) == (True, "friction γ")

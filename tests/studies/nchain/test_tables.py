@@ -5,12 +5,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from feelgood.figures.curves import learning_curves
+from feelgood.studies.nchain import charts
 from feelgood.studies.nchain.tables import (
     as_markdown,
-    draw_curves,
-    draw_frontier,
-    draw_lengths,
-    draw_sensitivity,
     frontier_as_markdown,
     interval,
     sensitivity_as_markdown,
@@ -106,19 +104,29 @@ def test_the_markdown_table_has_a_line_for_each_row_and_a_dash_where_nothing_suc
     *lines, empty, note = as_markdown(summarise(curves, 10.0)).splitlines()
     assert len(lines) == 4
     assert empty == ""
-    assert "when 2 seeds do the same, up to 77.6% of all may do otherwise" in note  # 0.224² = 0.05
+    assert "if all 2 seeds agree, up to 77.6% of all seeds may differ" in note  # 0.224² = 0.05
     assert len({line.count("|") for line in lines}) == 1
     assert sum("| – |" in line for line in lines) == 1
 
 
 def test_figures_have_a_panel_for_each_length_and_a_line_for_each_agent(curves):
-    panels = draw_curves(curves).axes
-    assert [panel.get_title() for panel in panels] == ["N = 25, 3 seeds", "N = 50, 2 seeds"]
-    line = panels[0].get_lines()[0]
-    assert line.get_xdata().tolist() == list(range(0, 13_000, 1000))
-    assert line.get_ydata()[-1] == pytest.approx((10 + 4 + 0) / 3)
-    score = draw_lengths(summarise(curves, 10.0)).axes[0].get_lines()[0]
-    assert dict(zip(score.get_xdata(), score.get_ydata(), strict=True)) == pytest.approx({25: 4.0, 50: 0.0})
+    panels = learning_curves(curves).panels
+    assert [panel.title for panel in panels] == ["N = 25", "N = 50"]
+    line = panels[0].series[0]
+    assert line.x == list(range(0, 13_000, 1000))
+    assert line.y[-1] == pytest.approx((10 + 4 + 0) / 3, rel=1e-4)
+    score = charts.lengths(summarise(curves, 10.0)).panels[0].series[0]
+    assert dict(zip(score.x, score.y, strict=True)) == pytest.approx({25: 4.0, 50: 0.0})
+
+
+def test_the_best_agent_comes_first_by_its_published_name_and_ablations_come_apart():
+    runs = [run(25, agent, 0, 10.0, [score] * 12) for agent, score in (("dqn", 2.0), ("ulmcdqn", 7.0))]
+    runs += [run(25, f"steady_fg_ulmcdqn_no_{part}", 0, 10.0, [9.0] * 12) for part in ("average", "falling_step")]
+    text = as_markdown(summarise(pd.concat(runs), 10.0))
+    first, _, ablations = text.partition("Ablations:")
+    names = [line.split("|")[2].strip() for line in first.splitlines() if line.startswith("| 25")]
+    assert names == ["ULMCDQN", "DQN"]
+    assert "| Steady FG-ULMCDQN, no falling step | 1 | 9.00" in ablations
 
 
 def test_sensitivity_has_a_table_and_a_panel_for_each_hyper_parameter():
@@ -140,11 +148,12 @@ def test_sensitivity_has_a_table_and_a_panel_for_each_hyper_parameter():
     text = sensitivity_as_markdown(table)
     assert "| feel-good weight η | 0 | 0.1 |" in text
     assert "| friction γ | 1 | 10 |" in text
-    assert text.count("| steady_fg_ulmcdqn | 4.00 ± 0.50 | 9.00 ± 0.50 |") == 2
-    weight, friction = draw_sensitivity(table).axes
-    assert weight.get_lines()[0].get_xdata().tolist() == [0, 0.1]
-    assert weight.get_xlim()[0] < 0
-    assert friction.get_lines()[0].get_ydata().tolist() == [3, 8]
+    assert text.count("| Steady FG-ULMCDQN | 4.00 ± 0.50 | 9.00 ± 0.50 |") == 2
+    weight, friction = charts.sensitivity(table).panels
+    assert weight.x_zero == weight.series[0].x[0] == pytest.approx(0.1 / np.sqrt(10), rel=1e-4)
+    assert weight.series[0].x[1] == 0.1
+    assert friction.x_zero is None
+    assert friction.series[0].y == [3, 8]
 
 
 def test_the_frontier_is_the_longest_chain_held_and_lengths_not_tried_are_dashes():
@@ -156,10 +165,8 @@ def test_the_frontier_is_the_longest_chain_held_and_lengths_not_tried_are_dashes
         ]
     )
     lines = frontier_as_markdown(table).splitlines()
-    assert lines[2] == "| dqn | fixed | 100 | 5.00 (20/20) | 5.00 (9/20) | 5.00 (16/20) |"
-    assert lines[3] == "| lmcdqn | fixed | none | 5.00 (3/20) | – | – |"
-    (panel,) = draw_frontier(table).axes
-    line, held, failed = panel.get_lines()[:3]
-    assert line.get_xdata().tolist() == [25, 50, 100]
-    np.testing.assert_allclose(line.get_ydata(), [1, 0.45, 0.8])
-    assert (held.get_xdata().tolist(), failed.get_xdata().tolist()) == ([25, 100], [50])
+    assert lines[2] == "| DQN | fixed | 100 | 5.00 (20/20) | 5.00 (9/20) | 5.00 (16/20) |"
+    assert lines[3] == "| LMCDQN | fixed | none | 5.00 (3/20) | – | – |"
+    (panel,) = charts.frontier(table).panels
+    line = panel.series[0]
+    assert (line.name, line.x, line.y, panel.guides) == ("DQN", [25, 50, 100], [1, 0.45, 0.8], (0.8,))

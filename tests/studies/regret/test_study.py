@@ -136,11 +136,13 @@ def test_names_agree_with_the_library():
     from feelgood.linear import mdps
     from feelgood.linear.algorithms import ALGORITHMS
     from feelgood.linear.table1 import TABLE1
+    from feelgood.studies.regret.tables import claimed_exponents
 
     assert tuple(mdps.SUITE) == regret_spec.MDPS
     assert tuple(ALGORITHMS) == regret_spec.ALGORITHMS
     rows = {row.name: row for row in TABLE1}
     assert {a.row for a in ALGORITHMS.values() if a.row} == set(rows)
     for name, algorithm in ALGORITHMS.items():
-        claimed = LOOKS[name][3]
-        assert claimed == (None if algorithm.row is None else tuple(rows[algorithm.row].regret))
+        assert name in LOOKS
+        claimed = claimed_exponents(name)
+        assert claimed == (None if algorithm.row is None else dict(zip("dHT", rows[algorithm.row].regret, strict=True)))

@@ -244,8 +244,9 @@ def run(study: AtariStudy, report=print) -> list[Path]:
     import pandas as pd
 
     from feelgood.figures import style
+    from feelgood.figures.draw import draw
     from feelgood.runs import store
-    from feelgood.studies.atari import figures
+    from feelgood.studies.atari import charts
     from feelgood.studies.atari import tables as results
 
     runs = runs_of(study)
@@ -266,7 +267,7 @@ def run(study: AtariStudy, report=print) -> list[Path]:
                 "sensitivity.csv": table.to_csv(index=False),
                 "sensitivity.md": results.sensitivity_as_markdown(table),
             }
-            figure = {"sensitivity": figures.draw_sensitivity(curves)}
+            figure = {"sensitivity": draw(charts.sensitivity_curves(curves))}
         else:
             summary, overall = results.summarise(curves, published), results.overall(curves)
             texts = {
@@ -274,7 +275,7 @@ def run(study: AtariStudy, report=print) -> list[Path]:
                 "overall.csv": overall.to_csv(index=False),
                 "summary.md": results.as_markdown(summary, overall),
             }
-            figure = {"curves": figures.draw_curves(curves, published)}
+            figure = {"curves": draw(charts.curves_and_published(curves, published))}
         if study.num_frames < SMOKE_FRAMES:
             *_, last = texts
             texts[last] = f"A smoke test of {study.num_frames:,} frames, not a result.\n\n{texts[last]}"

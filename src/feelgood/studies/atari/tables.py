@@ -17,8 +17,9 @@ import numpy as np
 import pandas as pd
 
 from feelgood import statistics
+from feelgood.figures.style import label
 from feelgood.statistics import interval
-from feelgood.studies.nchain.tables import SYMBOLS
+from feelgood.studies.nchain.charts import SYMBOLS
 
 __all__ = [
     "HUMAN",
@@ -238,13 +239,16 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def as_markdown(summary: pd.DataFrame, overall: pd.DataFrame) -> str:
-    """Both tables for people."""
+    """Both tables as Markdown, best agent first."""
     head = ["game", "agent", "seeds", "frames", "maximum", "last 5", "last 10", "human-normalised", "paper, 50M frames"]
     has_published = bool(summary["published_last_10"].notna().any())
     head += ["published, last 10, same frames", "below, inside, above their range"] if has_published else []
     rows = []
-    for row in summary.to_dict("records"):
-        cells = [str(row["game"]), str(row["agent"]), str(row["seeds"]), f"{row['frames'] / 1e6:g}M"]
+    games = summary["game"].astype(str)
+    order = games.map({game: i for i, game in enumerate(dict.fromkeys(games))})
+    ranked = summary.assign(_order=order).sort_values(["_order", "last_10"], ascending=[True, False], kind="stable")
+    for row in ranked.to_dict("records"):
+        cells = [str(row["game"]), label(str(row["agent"])), str(row["seeds"]), f"{row['frames'] / 1e6:g}M"]
         cells += [_number(row[name], row[f"{name}_ci"]) for name in ("max", "last_5", "last_10")]
         cells += [_share(row["normalised"]), _number(row["paper"], row["paper_ci"])]
         if has_published:
@@ -263,21 +267,23 @@ def as_markdown(summary: pd.DataFrame, overall: pd.DataFrame) -> str:
         lines[-1] += " Below, inside, above: how many evaluations lie so to the published seeds at the same frame."
     if summary["diverged"].any():
         which = ", ".join(
-            f"{r['diverged']} of {r['agent']} on {r['game']}" for r in summary.to_dict("records") if r["diverged"]
+            f"{r['diverged']} of {label(str(r['agent']))} on {r['game']}"
+            for r in summary.to_dict("records")
+            if r["diverged"]
         )
         lines += ["", f"Runs that diverged have no last evaluations and are left out of those means: {which}."]
     if len(overall):
         head = ["agent", "games", "runs", "interquartile mean", "mean", "mean, paper"]
         rows = [
             [
-                str(row["agent"]),
+                label(str(row["agent"])),
                 str(row["games"]),
                 str(row["runs"]),
                 _share(row["iqm"], row["iqm_low"], row["iqm_high"]),
                 _share(row["mean"], row["mean_low"], row["mean_high"]),
                 _share(row["paper_mean"]),
             ]
-            for row in overall.to_dict("records")
+            for row in overall.sort_values("iqm", ascending=False, kind="stable").to_dict("records")
         ]
         lines += ["", "Human-normalised scores over all games, with 95% intervals by the stratified bootstrap:", ""]
         lines += _table(head, rows)
@@ -301,7 +307,7 @@ def sensitivity_as_markdown(table: pd.DataFrame) -> str:
     head = ["game", "agent", "hyper-parameter", "value", "seeds", "frames", "maximum", "last 5", "last 10", "diverged"]
     rows = []
     for row in table.to_dict("records"):
-        cells = [row["game"], row["agent"], SYMBOLS.get(row["parameter"], row["parameter"]), f"{row['value']:g}"]
+        cells = [row["game"], label(row["agent"]), SYMBOLS.get(row["parameter"], row["parameter"]), f"{row['value']:g}"]
         cells += [str(row["seeds"]), f"{row['frames'] / 1e6:g}M"]
         cells += [_number(row[name], row[f"{name}_ci"]) for name in ("max", "last_5", "last_10")]
         rows.append([*cells, str(row["diverged"])])

@@ -1,15 +1,18 @@
-"""Charts of the studies on the N-chain, of sweeps, and of the samplers' distances."""
+"""Charts of the studies on the N-chain, and of sweeps."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from feelgood.figures.chart import Chart, Heat, Panel, Series, colours, numbers, series, unique
+from feelgood.figures.chart import Chart, Heat, Panel, Series, numbers, series, series_of, strongest, unique
+from feelgood.figures.style import colours_of, label
 
-__all__ = ["distances", "frontier", "lengths", "sensitivity", "sweep"]
+__all__ = ["SYMBOLS", "frontier", "lengths", "sensitivity", "sweep"]
 
-_SYMBOLS = {"feel_good_weight": "feel-good weight η", "friction": "friction γ"}
+SYMBOLS = {"feel_good_weight": "feel-good weight η", "friction": "friction γ"}
+"""Names of the hyper-parameters that studies vary."""
 _BUDGETS = {"fixed": "fixed budget", "growing": "budget in proportion to N"}
 
 
@@ -18,10 +21,10 @@ def _scores(table: pd.DataFrame, x: str) -> list[Series]:
     table = table.sort_values(x, kind="stable")
     low, high = (table["score"] - table["score_ci"]).clip(0, 10), (table["score"] + table["score_ci"]).clip(0, 10)
     table = table.assign(_low=low.fillna(table["score"]), _high=high.fillna(table["score"]))
-    return [
-        series(agent, colour, table[table["agent"].astype(str) == agent], x, "score", ("_low", "_high"), points=True)
-        for agent, colour in colours(unique(table["agent"])).items()
-    ]
+    make = lambda name, colour, group, **look: series(
+        name, colour, group, x, "score", ("_low", "_high"), points=True, **look
+    )
+    return series_of(table, "agent", make)
 
 
 def lengths(summary: pd.DataFrame) -> Chart:
@@ -30,19 +33,19 @@ def lengths(summary: pd.DataFrame) -> Chart:
         raise ValueError("score against length needs several lengths, got one")
     panel = Panel("", "chain length N", "score", _scores(summary, "length"), y_range=(0, 10.4), guides=(10,))
     note = "Mean of the last ten evaluations, with its 95% confidence interval over seeds (Student's t)."
-    return Chart("lengths", "Score against chain length", note, "summary", [panel])
+    return Chart("lengths", "Score against chain length", note, "summary", strongest([panel]))
 
 
 def sensitivity(table: pd.DataFrame) -> Chart:
-    """Score against each hyper-parameter; a value of zero stands half a decade left of the smallest other."""
+    """Score against each hyper-parameter; zero is drawn half a decade left of the smallest other value."""
     panels = []
     for parameter, rows in table.groupby("parameter", sort=False):
         zero = rows["value"] == 0
         smallest = rows.loc[~zero, "value"].min()
         shown = rows.assign(value=rows["value"].mask(zero, smallest / np.sqrt(10)))
-        x_label = _SYMBOLS.get(str(parameter), str(parameter)) + (" (leftmost: 0)" if zero.any() else "")
-        lines = _scores(shown, "value")
-        panels.append(Panel("", x_label, "score", lines, x_log=True, y_range=(0, 10.4), guides=(10,)))
+        x_label, lines = SYMBOLS.get(str(parameter), str(parameter)), _scores(shown, "value")
+        panel = Panel("", x_label, "score", lines, x_log=True, y_range=(0, 10.4), guides=(10,))
+        panels.append(panel._replace(x_zero=numbers([smallest / np.sqrt(10)])[0] if zero.any() else None))
     note = f"N = {table['length'].iloc[0]}, {table['seeds'].iloc[0]} seeds; mean and 95% confidence interval."
     return Chart("sensitivity", "Sensitivity", note, "sensitivity", panels)
 
@@ -50,18 +53,16 @@ def sensitivity(table: pd.DataFrame) -> Chart:
 def frontier(table: pd.DataFrame) -> Chart:
     """Share of seeds that score at least 9, against chain length."""
     table = table.assign(_share=table["seeds_at_9"] / table["seeds"]).sort_values("length", kind="stable")
-    looks = colours(unique(table["agent"]))
+    looks = colours_of(unique(table["agent"]))
+    make = partial(series, x="length", y="_share", points=True)
     panels = []
     for budget, rows in sorted(table.groupby("budget", sort=False), key=lambda pair: str(pair[0])):
-        lines = [
-            series(str(agent), looks[str(agent)], group, "length", "_share", points=True)
-            for agent, group in rows.groupby("agent", sort=False)
-        ]
+        lines = series_of(rows, "agent", make, looks)
         title = _BUDGETS.get(str(budget), str(budget))
         panel = Panel(title, "chain length N", "share of seeds", lines, x_log=True, y_range=(0, 1.04), guides=(0.8,))
         panels.append(panel)
     note = "Share of seeds that score at least 9; a length is held where it reaches 80%."
-    return Chart("frontier", "Frontier", note, "frontier", panels)
+    return Chart("frontier", "Share of seeds that score at least 9", note, "frontier", strongest(panels))
 
 
 def sweep(table: pd.DataFrame) -> Chart:
@@ -89,7 +90,7 @@ def sweep(table: pd.DataFrame) -> Chart:
                 low,
                 high,
             )
-            title = ", ".join(part for part in (str(agent), "" if length is None else f"N = {length}") if part)
+            title = ", ".join(part for part in (label(str(agent)), "" if length is None else f"N = {length}") if part)
             panels.append(Panel(title, x, y, heat=heat))
     if not panels:
         raise ValueError("a sweep must vary a hyper-parameter, got none that varies")
@@ -98,16 +99,3 @@ def sweep(table: pd.DataFrame) -> Chart:
         "agent's score most. The best of many settings looks better than it is, so winners are reported on fresh seeds."
     )
     return Chart("sweep", "Sweep", note, "sweep", panels)
-
-
-def distances(table: pd.DataFrame) -> Chart:
-    """Distance of every sampler's chains to their target."""
-    looks = colours(unique(table["sampler"]))
-    lines = [
-        series(name, colour, table[table["sampler"].astype(str) == name].sort_values("step"), "step", "distance")
-        for name, colour in looks.items()
-    ]
-    floor = float(table["floor"].iloc[0])
-    panel = Panel("", "steps", "distance to the target", lines, x_log=True, y_log=True, guides=(floor,))
-    note = "Sliced 2-Wasserstein distance between chains and exact draws; the level is that of two sets of exact draws."
-    return Chart("distances", "Distance to the target", note, "distances", [panel])

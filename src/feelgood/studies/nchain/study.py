@@ -173,7 +173,10 @@ def run(study: NChainStudy, report=print) -> list[Path]:
     import pandas as pd
 
     from feelgood.figures import style
+    from feelgood.figures.curves import learning_curves
+    from feelgood.figures.draw import draw
     from feelgood.runs import store
+    from feelgood.studies.nchain import charts
     from feelgood.studies.nchain import tables as results
 
     seeds = {"reporting": range(study.num_seeds), **tuning_seeds(study.tuning_seeds)}
@@ -192,9 +195,9 @@ def run(study: NChainStudy, report=print) -> list[Path]:
             store.write_text(study.output / "sweep.csv", pd.concat(sweep, ignore_index=True).to_csv(index=False))
             paths.append(study.output / "sweep.csv")
         report(results.as_markdown(summary))
-        paths += style.save(results.draw_curves(table), study.output / "curves")
+        paths += style.save(draw(learning_curves(table)), study.output / "curves")
         if len(study.lengths) > 1:
-            paths += style.save(results.draw_lengths(summary), study.output / "lengths")
+            paths += style.save(draw(charts.lengths(summary)), study.output / "lengths")
     return paths
 
 

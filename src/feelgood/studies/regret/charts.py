@@ -1,32 +1,46 @@
-"""Charts of the regret study, beside its curves."""
+"""Charts of the regret study other than its learning curves."""
 
+import numpy as np
 import pandas as pd
 
-from feelgood.figures.chart import Chart, Panel, Series, as_hex, colours, label, mean_series, numbers, series
-from feelgood.figures.style import LOOKS
-from feelgood.studies.regret.tables import SAMPLERS, exponents, sampling_regret
+from feelgood.figures.chart import Chart, Panel, Series, mean_series, numbers, series, unique
+from feelgood.figures.style import COLOURS, colours_of, label, shades
+from feelgood.studies.regret.tables import claimed_exponents, exponents, sampling_regret
 
-__all__ = ["budget", "complexity", "errors", "regret_exponents"]
+__all__ = ["SAMPLERS", "budget", "complexity", "errors", "regret_exponents"]
+
+SAMPLERS = {
+    "lmc": (COLOURS["orange"], False),
+    "ulmc": (COLOURS["blue"], False),
+    "ulmc_euler": (COLOURS["sky"], False),
+    "baoab": (COLOURS["red"], False),
+    "baoab, momentum kept": (COLOURS["red"], True),
+    "mala": (COLOURS["green"], False),
+    "hmc": (COLOURS["pink"], False),
+    "proximal": (COLOURS["grey"], False),
+    "exact": (COLOURS["black"], True),
+}
+"""Colour of each sampler, and whether its line is dashed."""
 
 
 def regret_exponents(table: pd.DataFrame) -> Chart:
-    """Measured exponents of regret beside the upper bounds of Table 1."""
+    """Measured exponents of regret and the upper bounds of Table 1."""
     fits = exponents(table)
-    looks = colours(fits["algorithm"].unique())
+    looks = colours_of(fits["algorithm"].unique())
     places = {name: float(i) for i, name in enumerate(looks)}
     panels = []
-    for of, index in (("T", 2), ("d", 0), ("H", 1)):
+    for of in ("T", "d", "H"):
         marks = []
         for row in fits[fits["of"] == of].itertuples():
             name, colour, at = label(row.algorithm), looks[row.algorithm], [places[row.algorithm]]
             low, high = numbers([row.exponent - row.ci]), numbers([row.exponent + row.ci])
             marks.append(Series(name, colour, numbers([row.exponent]), at, low, high, points=True))
-            claimed = LOOKS[row.algorithm][3]
+            claimed = claimed_exponents(row.algorithm)
             if claimed is not None:
-                marks.append(Series(name, colour, [float(claimed[index])], at, dashed=True, points=True))
+                marks.append(Series(name, colour, [float(claimed[of])], at, dashed=True, points=True))
         panels.append(Panel("", f"exponent of {of}", "", marks, y_names=[label(name) for name in looks]))
     note = "Filled: measured, with its 95% interval over seeds; hollow: Table 1's upper bound."
-    return Chart("exponents", "Exponents of regret", note, "exponents", panels)
+    return Chart("exponents", "Exponents of regret (hollow: Table 1's upper bound)", note, "exponents", panels)
 
 
 def budget(table: pd.DataFrame) -> Chart:
@@ -36,26 +50,48 @@ def budget(table: pd.DataFrame) -> Chart:
         budgets = rows.loc[rows["budget"] > 0, "budget"]
         lines = []
         for name, group in rows.groupby("sampler", sort=False):
-            colour, line = SAMPLERS[str(name)]
+            colour, dashed = SAMPLERS[str(name)]
             if name == "exact":  # has no budget: a level from end to end
                 group = pd.concat([group.assign(budget=end) for end in (budgets.min(), budgets.max())])
-            lines.append(mean_series(str(name), as_hex(colour), group, "budget", "regret", dashed=line != "-"))
-        panels.append(Panel(str(mdp), "gradients a stage and episode", "regret", lines, x_log=True, y_log=True))
-    note = f"Mean over {table['seed'].nunique()} seeds with its 95% confidence interval; black, dashed: exact draws."
+            lines.append(mean_series(str(name), colour, group, "budget", "regret", dashed=dashed, points=True))
+        panels.append(Panel(str(mdp), "gradients", "regret", lines, x_log=True, y_log=True))
+    note = (
+        f"Mean over {table['seed'].nunique()} seeds with its 95% confidence interval, against the gradients of a stage "
+        "in an episode. Black, dashed: exact draws."
+    )
     return Chart("budget", "Regret by gradient budget", note, "budget", panels)
 
 
 def errors(table: pd.DataFrame) -> Chart:
-    """What sampling error may cost, beside what was lost."""
+    """Sampling error of every episode by number of steps, then its cost in regret."""
+    panels = []
+    for name, rows in table.groupby("sampler", sort=False):
+        steps = sorted(rows["steps"].unique())
+        lines = []
+        for colour, count in zip(shades(len(steps)), steps, strict=True):
+            mean = rows[rows["steps"] == count].groupby("episode")[["later", "first_low", "first_high"]].mean()
+            upper, lower = mean["later"] + mean["first_high"], mean["later"] + mean["first_low"]
+            band = numbers(lower), numbers(upper)
+            lines.append(Series(f"J = {count}", colour, numbers(mean.index), band[1], *band))
+        first = rows.groupby("episode")[["allowed", "stages"]].first()
+        allowed = np.minimum(first["allowed"], 1) * first["stages"]
+        lines.append(Series("Theorem 2", COLOURS["black"], numbers(first.index), numbers(allowed), dashed=True))
+        panel = Panel(str(name), "episode", "sampling error", lines, x_log=True, y_log=True, y_range=(1e-4, 8))
+        panels.append(panel)
     totals = sampling_regret(table)
     lines = []
     for name, group in totals.groupby("sampler", sort=False):
-        colour = as_hex(SAMPLERS[str(name)][0])
+        colour = SAMPLERS[str(name)][0]
         lines.append(series(f"{name}: bound", colour, group, "steps", "sampling", points=True))
         lines.append(series(f"{name}: regret", colour, group, "steps", "regret", points=True, dashed=True))
-    panel = Panel("", "steps J", "regret", lines, x_log=True, y_log=True, guides=(float(totals["origin"].iloc[0]),))
-    note = "Σ α_k δ_k by sampler and steps, beside the regret itself; the level is Theorem 1's bound for exact draws."
-    return Chart("errors", "What sampling error may cost", note, "errors", [panel])
+    guides = (float(totals["origin"].iloc[0]),)
+    panels.append(Panel("cost", "steps J", "regret", lines, x_log=True, y_log=True, guides=guides))
+    note = (
+        "Sampling error summed over stages, between its lower and its upper bound, for J steps an episode, with the "
+        "error that Theorem 2 allows. Last panel: Σ α_k δ_k, an upper bound on its cost, and the regret itself; the "
+        "level is Theorem 1's bound for exact draws."
+    )
+    return Chart("errors", "Sampling error and its cost", note, "errors", panels)
 
 
 def complexity(table: pd.DataFrame) -> Chart:
@@ -65,12 +101,12 @@ def complexity(table: pd.DataFrame) -> Chart:
     panels = []
     for varied, x_label in labels.items():
         x = "_inverse" if varied == "error" else varied
+        rows = table[table["varied"] == varied].sort_values(x, kind="stable")
         lines = []
-        for name, group in table[table["varied"] == varied].groupby("scheme", sort=False):
-            colour, line = SAMPLERS[str(name)]
-            group = group.sort_values(x)
-            dashed = line != "-"
-            lines.append(series(str(name), as_hex(colour), group, x, "num_gradients", dashed=dashed, points=True))
+        for name in unique(rows["scheme"]):
+            colour, dashed = SAMPLERS[name]
+            own = rows[rows["scheme"].astype(str) == name]
+            lines.append(series(name, colour, own, x, "num_gradients", dashed=dashed, points=True))
         panels.append(Panel("", x_label, "gradients needed", lines, x_log=True, y_log=True))
     note = "Gradients that bring a Gaussian's sampler within a given total variation, the step tuned for each."
     return Chart("complexity", "Gradients needed", note, "complexity", panels)

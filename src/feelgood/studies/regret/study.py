@@ -12,6 +12,7 @@ Five parts, each a table and a figure:
 Tuning seeds and reporting seeds never meet.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,20 @@ def run(study: RegretStudy, report=print) -> list[Path]:
     import pandas as pd
 
     from feelgood.figures import style
+    from feelgood.figures.curves import learning_curves
+    from feelgood.figures.draw import draw
     from feelgood.runs import store
+    from feelgood.studies.regret import charts
     from feelgood.studies.regret import tables as results
     from feelgood.studies.regret.parts import PLANS
 
+    make: dict[str, Callable[[Any], Any]] = {
+        "curves": learning_curves,
+        "exponents": charts.regret_exponents,
+        "budget": charts.budget,
+        "errors": charts.errors,
+        "complexity": charts.complexity,
+    }
     seeds = {"reporting": range(study.num_seeds), "tuning": tuning_seeds(study)}
     with store.recorded(study.output, "regret", study, seeds=seeds, files=FILES) as facts:
         paths: list[Path] = []
@@ -52,7 +63,7 @@ def run(study: RegretStudy, report=print) -> list[Path]:
             tables[part] = pd.concat(run_plans(study, plans, study.output, facts, title=part), ignore_index=True)
             store.write_table(study.output / f"{part}.parquet", tables[part])
             paths.append(study.output / f"{part}.parquet")
-            paths += style.save(results.DRAW[part](tables[part]), study.output / part)
+            paths += style.save(draw(make[part](tables[part])), study.output / part)
         text = results.as_markdown(tables)
         store.write_text(study.output / "summary.md", text)
         report(text)

@@ -1,29 +1,14 @@
-"""Tables and figures of the regret study."""
+"""Tables of the regret study."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from matplotlib import rc_context
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
 
-from feelgood.figures.style import COLOURS, LOOKS, STYLE
+from feelgood.figures.style import label
 from feelgood.statistics import interval
 
-__all__ = ["DRAW", "SAMPLERS", "as_markdown", "exponents", "final_regret", "sampling_regret"]
-
-SAMPLERS = {
-    "lmc": (COLOURS["orange"], "-"),
-    "ulmc": (COLOURS["blue"], "-"),
-    "ulmc_euler": (COLOURS["sky"], "-"),
-    "baoab": (COLOURS["red"], "-"),
-    "baoab, momentum kept": (COLOURS["red"], "--"),
-    "mala": (COLOURS["green"], "-"),
-    "hmc": (COLOURS["pink"], "-"),
-    "proximal": (COLOURS["grey"], "-"),
-    "exact": (COLOURS["black"], ":"),
-}
+__all__ = ["as_markdown", "claimed_exponents", "exponents", "final_regret", "sampling_regret"]
 
 
 def final_regret(curves: pd.DataFrame) -> pd.DataFrame:
@@ -70,6 +55,16 @@ def exponents(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def claimed_exponents(algorithm: str) -> dict[str, float] | None:
+    """Exponents of d, H and T that Table 1 claims for an algorithm; None for those that it does not list."""
+    from feelgood.linear.algorithms import ALGORITHMS
+    from feelgood.linear.table1 import TABLE1
+
+    row = ALGORITHMS[algorithm].row if algorithm in ALGORITHMS else None
+    rate = next((each.regret for each in TABLE1 if each.name == row), None)
+    return None if rate is None else {"d": rate.dimension, "H": rate.horizon, "T": rate.num_steps}
+
+
 def sampling_regret(errors: pd.DataFrame) -> pd.DataFrame:
     """Σ_k α_k δ_k by sampler and steps, beside the regret itself and Theorem 1's bound without it.
 
@@ -79,152 +74,6 @@ def sampling_regret(errors: pd.DataFrame) -> pd.DataFrame:
     runs = table.groupby(["sampler", "steps", "seed"], sort=False)
     each = runs.agg(sampling=("cost", "sum"), regret=("regret", "last"), origin=("origin", "last")).reset_index()
     return each.groupby(["sampler", "steps"], sort=False)[["sampling", "regret", "origin"]].mean().reset_index()
-
-
-def _mean_line(panel, group: pd.DataFrame, x: str, y: str, **look) -> None:
-    wide = group.pivot_table(index=x, columns="seed", values=y)
-    means, errors = np.array([interval(row[~np.isnan(row)]) for row in wide.to_numpy()]).T
-    panel.plot(wide.index, means, **look)
-    low = np.maximum(means - errors, means * 0.05)
-    panel.fill_between(wide.index, low, means + errors, color=look["color"], alpha=0.15, lw=0)
-
-
-def _draw_curves(table: pd.DataFrame) -> Figure:
-    mdps, rows = list(table["mdp"].unique()), [c for c in ("tuned", "theory") if c in set(table["constants"])]
-    with rc_context(STYLE):
-        figure = Figure(figsize=(2.3 * len(mdps) + 1.9, 2.3 * len(rows) + 0.3), layout="constrained")
-        panels = figure.subplots(len(rows), len(mdps), squeeze=False, sharex=True)
-        for i, constants in enumerate(rows):
-            for panel, mdp in zip(panels[i], mdps, strict=True):
-                chosen = table[(table["mdp"] == mdp) & (table["constants"] == constants)]
-                for algorithm, group in chosen.groupby("algorithm", sort=False):
-                    label, colour, line, _ = LOOKS[str(algorithm)]
-                    _mean_line(panel, group, "episode", "regret", color=colour, linestyle=line, label=label)
-                panel.set_yscale("log")
-                panel.set_ylim(bottom=max(0.5, chosen.loc[chosen["episode"] >= 5, "regret"].min()))
-                if i == 0:
-                    panel.set_title(mdp)
-                if i == len(rows) - 1:
-                    panel.set_xlabel("episode")
-            panels[i, 0].set_ylabel(f"cumulative regret\n({constants} constants)")
-        handles, labels = panels[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right upper")
-        return figure
-
-
-def _draw_exponents(table: pd.DataFrame) -> Figure:
-    fits = exponents(table)
-    names = list(fits["algorithm"].unique())
-    with rc_context(STYLE):
-        figure = Figure(figsize=(8.2, 0.28 * len(names) + 1.1), layout="constrained")
-        panels = figure.subplots(1, 3, sharey=True)
-        for panel, (of, index) in zip(panels, (("T", 2), ("d", 0), ("H", 1)), strict=True):
-            for y, name in enumerate(names):
-                _, colour, _, claimed = LOOKS[name]
-                row = fits[(fits["algorithm"] == name) & (fits["of"] == of)]
-                if len(row):
-                    panel.errorbar(row["exponent"], [y], xerr=row["ci"], fmt="o", color=colour, markersize=4)
-                if claimed is not None:
-                    panel.plot(claimed[index], y, "|", color=colour, markersize=13, markeredgewidth=2)
-            panel.set_xlabel(f"exponent of {of}")
-            panel.axvline(0, color="0.85", linewidth=0.8, zorder=0)
-        panels[0].set_yticks(range(len(names)), [LOOKS[name][0] for name in names])
-        panels[0].invert_yaxis()
-        figure.suptitle("dot: measured, 95% interval over seeds; bar: Table 1's upper bound", fontsize=8, color="0.3")
-        return figure
-
-
-def _draw_budget(table: pd.DataFrame) -> Figure:
-    mdps = list(table["mdp"].unique())
-    with rc_context(STYLE):
-        figure = Figure(figsize=(2.3 * len(mdps) + 1.9, 2.6), layout="constrained")
-        panels = figure.subplots(1, len(mdps), squeeze=False)[0]
-        for panel, mdp in zip(panels, mdps, strict=True):
-            chosen = table[table["mdp"] == mdp]
-            for name, group in chosen.groupby("sampler", sort=False):
-                colour, line = SAMPLERS[str(name)]
-                if name == "exact":
-                    mean, error = interval(group["regret"])
-                    panel.axhline(mean, color=colour, linestyle=line, label="exact")
-                    panel.axhspan(mean - error, mean + error, color=colour, alpha=0.12, lw=0)
-                else:
-                    _mean_line(panel, group, "budget", "regret", color=colour, linestyle=line, label=name, marker=".")
-            panel.set_xscale("log")
-            budgets = sorted(set(chosen["budget"]) - {0})
-            panel.set_xticks(budgets, [str(budget) for budget in budgets])
-            panel.xaxis.set_minor_locator(NullLocator())
-            panel.set_yscale("log")
-            panel.set_title(mdp)
-            panel.set_xlabel("gradients a stage and episode")
-        panels[0].set_ylabel("regret")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right upper")
-        return figure
-
-
-def _draw_errors(table: pd.DataFrame) -> Figure:
-    samplers = list(table["sampler"].unique())
-    steps = sorted(table["steps"].unique())
-    shades = ["#C6DBEF", "#9ECAE1", "#6BAED6", "#3182BD", "#08519C", "#08306B"]
-    with rc_context(STYLE):
-        figure = Figure(figsize=(3.0 * (len(samplers) + 1), 2.8), layout="constrained")
-        panels = figure.subplots(1, len(samplers) + 1)
-        for panel, name in zip(panels, samplers, strict=False):
-            for shade, count in zip(shades, steps, strict=False):
-                chosen = table[(table["sampler"] == name) & (table["steps"] == count)]
-                mean = chosen.groupby("episode")[["later", "first_low", "first_high"]].mean()
-                panel.plot(mean.index, mean["later"] + mean["first_high"], color=shade, label=f"J = {count}")
-                panel.plot(mean.index, mean["later"] + mean["first_low"], color=shade, linestyle=":")
-            allowed = chosen.groupby("episode")["allowed"].first()
-            stages = chosen["stages"].iloc[0]
-            panel.plot(
-                allowed.index, np.minimum(allowed, 1) * stages, color=COLOURS["red"], linewidth=1, label="Theorem 2"
-            )
-            panel.set_xscale("log")
-            panel.set_yscale("log")
-            panel.set_ylim(1e-4, 8)
-            panel.set_title(name)
-            panel.set_xlabel("episode")
-        panels[0].set_ylabel("sampling error, summed over stages")
-        panels[0].legend(fontsize=7)
-        totals = sampling_regret(table)
-        for name, group in totals.groupby("sampler", sort=False):
-            colour, line = SAMPLERS[str(name)]
-            panels[-1].loglog(group["steps"], group["sampling"], line, color=colour, marker=".", label=f"{name}: bound")
-            panels[-1].loglog(group["steps"], group["regret"], ":", color=colour, label=f"{name}: regret")
-        panels[-1].axhline(totals["origin"].iloc[0], color=COLOURS["black"], linewidth=0.8, label="bound, exact draws")
-        panels[-1].set_xlabel("steps J")
-        panels[-1].set_title("what sampling error may cost")
-        panels[-1].legend(fontsize=6.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        return figure
-
-
-def _draw_complexity(table: pd.DataFrame) -> Figure:
-    axes = {"condition": "condition number κ", "dimension": "dimension d", "error": "1 / total variation"}
-    with rc_context(STYLE):
-        figure = Figure(figsize=(8.6, 2.8), layout="constrained")
-        panels = figure.subplots(1, 3, sharey=True)
-        for panel, (varied, label) in zip(panels, axes.items(), strict=True):
-            for name, group in table[table["varied"] == varied].groupby("scheme", sort=False):
-                x = 1 / group[varied] if varied == "error" else group[varied]
-                colour, line = SAMPLERS[str(name)]
-                exponent = f"{name}: {group['exponent'].iloc[0]:.2f}"
-                panel.loglog(x, group["num_gradients"], line, color=colour, marker=".", label=exponent)
-            panel.set_xticks(list(x), [f"{value:g}" for value in x])
-            panel.xaxis.set_minor_locator(NullLocator())
-            panel.set_xlabel(label)
-            panel.legend(fontsize=7, title="exponent", title_fontsize=7)
-        panels[0].set_ylabel("gradients needed")
-        return figure
-
-
-DRAW: dict[str, Callable[[pd.DataFrame], Figure]] = {
-    "curves": _draw_curves,
-    "exponents": _draw_exponents,
-    "budget": _draw_budget,
-    "errors": _draw_errors,
-    "complexity": _draw_complexity,
-}
 
 
 def _rows(head: list[str], body: list[list[str]]) -> str:
@@ -241,25 +90,28 @@ def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
         mdps = list(final["mdp"].unique())
         episodes, seeds = curves["episode"].max(), curves["seed"].nunique()
         for constants, group in final.groupby("constants", sort=False):
+            # Best first, by the mean rank over MDPs, as each MDP has its own scale.
+            ranks = group.groupby("mdp")["regret"].rank().groupby(group["algorithm"]).mean()
             body = []
-            for name, own in group.groupby("algorithm", sort=False):
+            for name in ranks.sort_values(kind="stable").index:
+                own = group[group["algorithm"] == name]
                 cells = {row.mdp: f"{row.regret:.1f} ± {row.ci:.1f}" for row in own.itertuples()}
-                body.append([LOOKS[str(name)][0], *(cells.get(mdp, "–") for mdp in mdps)])
+                body.append([label(str(name)), *(cells.get(mdp, "–") for mdp in mdps)])
             bounds = curves.groupby("mdp")["bound"].first()
-            label = "Theorem 1's bound for LSVI-ASE, exact draws, its own constants"
-            body.append([label, *(f"{bounds[mdp]:.3g}" for mdp in mdps)])
+            bound = "Theorem 1's bound for LSVI-ASE, exact draws, its own constants"
+            body.append([bound, *(f"{bounds[mdp]:.3g}" for mdp in mdps)])
             title = f"Regret after {episodes:,} episodes, {constants} constants, {seeds} seeds"
             pieces.append(f"## {title}\n\n" + _rows(["algorithm", *mdps], body))
     if "exponents" in tables:
         fits = exponents(tables["exponents"]).set_index(["algorithm", "of"])
         body = []
         for name in fits.index.get_level_values(0).unique():
-            claimed = LOOKS[name][3]
-            row = [LOOKS[name][0]]
-            for of, index in (("T", 2), ("d", 0), ("d − 2", None), ("H", 1)):
+            claimed = claimed_exponents(name)
+            row = [label(name)]
+            for of in ("T", "d", "d − 2", "H"):
                 found = fits.loc[(name, of)] if (name, of) in fits.index else None
-                if index is not None:
-                    row.append("–" if claimed is None else f"{claimed[index]:g}")
+                if of != "d − 2":
+                    row.append("–" if claimed is None else f"{claimed[of]:g}")
                 row.append("–" if found is None else f"{found['exponent']:.2f} ± {found['ci']:.2f}")
             body.append(row)
         head = [

@@ -48,8 +48,8 @@ def test_environments_can_be_built_and_reset():
 
 
 def test_algorithms_and_mdps_are_those_that_the_regret_study_accepts():
-    assert names("algorithms") == list(linear.algorithms.ALGORITHMS) == list(regret_spec.ALGORITHMS)
-    assert names("mdps") == list(linear.mdps.SUITE) == list(regret_spec.MDPS)
+    assert names("algorithms") == list(linear.algorithms.ALGORITHMS)
+    assert names("mdps") == list(linear.mdps.SUITE)
     regret_spec.RegretStudy(algorithms=tuple(names("algorithms")), mdps=tuple(names("mdps")))
 
 

@@ -330,6 +330,15 @@ def test_a_killed_process_leaves_whole_tables_and_no_lock(tmp_path):
     assert manifest(tmp_path)["finished"] is True
 
 
+def test_a_lock_that_is_a_symbolic_link_is_refused_and_its_target_is_left_alone(tmp_path):
+    (tmp_path / "precious").write_text("text")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(ValueError, match="must not be a symbolic link"), store.locked(tmp_path / "run"):
+        pass
+    assert (tmp_path / "precious").read_text() == "text"
+
+
 def test_a_lock_on_a_file_that_was_removed_meanwhile_is_not_taken_for_one(tmp_path, monkeypatch):
     import fcntl
 

@@ -30,7 +30,7 @@ def test_differences_and_wins_are_those_computed_by_hand(tmp_path):
     assert row["p_better"] == pytest.approx(wins)
     # Both means have variance 35/12/6; the interval of the difference is about ±1.96·√2 of it.
     assert row["high"] - 1 == pytest.approx(1.96 * np.sqrt(2 * 35 / 12 / 6), rel=0.08)
-    assert in_words(found) == "These runs do not tell a and b apart (95% interval of the difference in return)."
+    assert in_words(found) == "These runs do not separate a and b (95% interval of the difference in return)."
     assert found.notes == ["with 6 runs a task an interval is narrower than it should be"]
     enough = side(tmp_path, "more", a=list(np.arange(10.0)), b=list(np.arange(10.0)))
     assert compare(read_side(f"{enough}:a"), read_side(f"{enough}:b")).notes == []
@@ -47,7 +47,7 @@ def test_every_task_counts_once_and_the_last_row_is_over_all(tmp_path):
     assert np.isnan(found.rows["difference"].iloc[-1])  # tasks may have different units
     assert found.notes[0] == "left out, as only one side has them: w"
     assert in_words(found) == (
-        "Of 3 tasks, a is better on 1; b is better on 1; the data do not tell them apart on 1 "
+        "Of 3 tasks, a is better on 1; b is better on 1; the data do not separate them on 1 "
         "(higher return is better; each at 95%, not corrected for their number)."
     )
 
@@ -65,7 +65,7 @@ def test_less_regret_is_better(studies):
     assert (found.rows["p_better"] == 1).all()
     assert "lsvi_ucb is better on 4 (lower regret is better" in in_words(found)
     one = found._replace(rows=found.rows[:1])
-    assert in_words(one) == "The regret of lsvi_ucb is lower than that of ase_exact, which is better (95% interval)."
+    assert in_words(one) == "lsvi_ucb has a lower regret than ase_exact (lower is better; 95% interval)."
 
 
 def test_two_folders_are_compared_agent_by_agent(tmp_path):

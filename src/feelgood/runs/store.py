@@ -1,19 +1,15 @@
-"""What a study leaves on disk: tables in Parquet, a manifest in JSON and a page in words, each whole or not at all.
+"""The folder of a study: tables in Parquet, a manifest in JSON and a README, each written whole or not at all.
 
-A folder is written by one process at a time, which holds a lock on it that ends with the process however it ends.
+One process at a time writes to a folder; see `feelgood.runs.lock`.
 """
 
 import dataclasses
-import errno
 import hashlib
 import json
-import os
 import re
 import shlex
-import socket
 import sys
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +20,7 @@ import pandas as pd
 from feelgood.checks import check_choice
 from feelgood.files import atomically
 from feelgood.runs import readme
+from feelgood.runs.lock import locked
 from feelgood.runs.machine import describe_machine
 
 __all__ = [
@@ -157,54 +154,6 @@ def fingerprint(*facts: Any) -> str:
 # Options that say where a study runs, in which pieces, where its results go and what they are drawn beside, but not
 # what they are.
 _ELSEWHERE = ("output", "engine", "ray_address", "num_processes", "seeds_per_task", "checkpoints", "reference")
-
-
-@contextmanager
-def locked(output: Path) -> Iterator[None]:
-    """Holds a folder for this process alone, by an advisory lock of the operating system on `output/.lock`.
-
-    The lock ends with the process, also if it is killed. Between machines that share a folder over a network it holds
-    as far as their file system's locks do: NFS needs version 4, or a lock daemon and no `local_lock` mount option. On a
-    file system that knows no locks there is none, and a warning says so.
-
-    Raises:
-      ValueError: if another process holds it.
-    """
-    try:
-        import fcntl
-    except ImportError:  # not a POSIX system
-        warnings.warn(f"output {output} is not locked: this system has no flock", stacklevel=2)
-        yield
-        return
-    output.mkdir(parents=True, exist_ok=True)
-    path = output / ".lock"
-    while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.read(file, 200).decode(errors="replace").strip()
-            os.close(file)
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                by = f" ({holder})" if holder else ""
-                raise ValueError(
-                    f"output {output} is being written by another process{by}; wait for it or choose another folder"
-                ) from None
-            warnings.warn(f"output {output} is not locked: its file system cannot ({error.strerror})", stacklevel=2)
-            yield
-            return
-        # Whoever held the lock before may have removed the file that was just opened; then there is another one now.
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file), os.stat(path)):
-                break
-        os.close(file)
-    os.truncate(file, 0)
-    os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        os.close(file)
 
 
 def as_command(study: str, spec: Any) -> str:

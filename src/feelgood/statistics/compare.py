@@ -160,16 +160,16 @@ def in_words(comparison: Comparison) -> str:
     a, b = comparison.a, comparison.b
     if len(rows) == 1:
         if open_:
-            return f"These runs do not tell {a} and {b} apart (95% interval of the difference in {comparison.score})."
+            return f"These runs do not separate {a} and {b} (95% interval of the difference in {comparison.score})."
         winner, loser = (a, b) if better else (b, a)
-        return f"The {comparison.score} of {winner} is {word} than that of {loser}, which is better (95% interval)."
+        return f"{winner} has a {word} {comparison.score} than {loser} ({word} is better; 95% interval)."
     parts = []
     if better:
         parts.append(f"{a} is better on {better}")
     if worse:
         parts.append(f"{b} is better on {worse}")
     if open_:
-        parts.append(f"the data do not tell them apart on {open_}")
+        parts.append(f"the data do not separate them on {open_}")
     what = "comparisons" if rows["task"].duplicated().any() else "tasks"
     return (
         f"Of {len(rows)} {what}, {'; '.join(parts)} ({word} {comparison.score} is better; each at 95%, "

@@ -21,9 +21,9 @@ from feelgood.report import kinds as charts
 from feelgood.runs import store
 from feelgood.studies.atari import runs as atari_runs
 from feelgood.studies.atari import study as atari
-from feelgood.studies.atari.presets import AGENTS, DOPAMINE, GAMES
+from feelgood.studies.atari.paper import AGENTS, GAMES, PAPER_SCORES
+from feelgood.studies.atari.presets import DOPAMINE
 from feelgood.studies.atari.study import AtariStudy
-from feelgood.studies.atari.tables import PAPER_SCORES
 from feelgood.training import Interrupted
 from feelgood.training.host import Point
 from feelgood.training.protocol import HostProtocol

@@ -8,7 +8,8 @@ from feelgood.figures import style
 from feelgood.figures.draw import draw
 from feelgood.studies.atari import charts
 from feelgood.studies.atari import tables as atari
-from feelgood.studies.atari.tables import HUMAN, PAPER_SCORES, RANDOM, human_normalised
+from feelgood.studies.atari.paper import HUMAN, PAPER_SCORES, RANDOM
+from feelgood.studies.atari.tables import human_normalised
 
 GAMES = ["alien", "freeway", "gravitar", "hero", "pitfall", "qbert", "solaris", "venture"]
 

@@ -138,8 +138,8 @@ def test_names_agree_with_the_library():
     from feelgood.linear.table1 import TABLE1
     from feelgood.studies.regret.tables import claimed_exponents
 
-    assert tuple(mdps.SUITE) == regret_spec.MDPS
-    assert tuple(ALGORITHMS) == regret_spec.ALGORITHMS
+    study = regret_spec.RegretStudy(preset="default")
+    assert (study.mdps, study.algorithms) == (tuple(mdps.SUITE), tuple(ALGORITHMS))
     rows = {row.name: row for row in TABLE1}
     assert {a.row for a in ALGORITHMS.values() if a.row} == set(rows)
     for name, algorithm in ALGORITHMS.items():

@@ -24,22 +24,9 @@ the paper's Figure 3 on Alien, on pixels divided by 255. `quick` shows that all 
 
 from typing import Any
 
-__all__ = ["AGENTS", "DOPAMINE", "GAMES", "PAPER", "PRESETS", "SCALED", "SPARSE"]
+from feelgood.studies.atari.paper import AGENTS, GAMES
 
-GAMES = ("alien", "freeway", "gravitar", "hero", "pitfall", "qbert", "solaris", "venture")
-"""The paper's games."""
-AGENTS = (
-    "iqn",
-    "bootstrapped_dqn",
-    "c51",
-    "prioritized_dqn",
-    "noisynet_dqn",
-    "adam_lmcdqn",
-    "ulmcdqn",
-    "fg_lmcdqn",
-    "fg_ulmcdqn",
-)
-"""Those of the paper's table of scores, in its order."""
+__all__ = ["DOPAMINE", "PAPER", "PRESETS", "SCALED", "SPARSE"]
 
 PAPER: dict[str, Any] = {
     "games": GAMES,

@@ -14,7 +14,8 @@ from typing import Any, Literal, cast
 from feelgood.checks import check_choice, check_count, check_fraction, check_positive, check_probability
 from feelgood.choices import FORMS, INITS, Form, Init
 from feelgood.pairs import read_lists, read_numbers
-from feelgood.studies.atari.presets import GAMES, PRESETS
+from feelgood.studies.atari.paper import GAMES
+from feelgood.studies.atari.presets import PRESETS
 from feelgood.studies.atari.runs import FRAMES_PER_STEP, Run, plan, settings, task_of
 from feelgood.studies.engine import EngineOptions, run_plans
 from feelgood.studies.nchain.study import GRIDS

@@ -1,4 +1,4 @@
-"""What a regret study is: its options, its presets and its seeds."""
+"""Options, presets and seeds of the regret study."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,22 +7,8 @@ from typing import Any, Literal
 from feelgood.checks import check_choice, check_count
 from feelgood.studies.engine import EngineOptions
 
-__all__ = ["ALGORITHMS", "MDPS", "PARTS", "RegretStudy", "tuning_seeds"]
+__all__ = ["PARTS", "RegretStudy", "tuning_seeds"]
 
-MDPS = ("simplex", "riverswim", "nchain", "lock", "hypercube")
-ALGORITHMS = (
-    "lsvi_ucb",
-    "opt_rlsvi",
-    "eleanor",
-    "cps",
-    "lsvi_phe",
-    "lmc_lsvi",
-    "ase_lmc",
-    "ase_ulmc",
-    "ase_baoab",
-    "ase_exact",
-    "lsvi",
-)
 PARTS = ("curves", "exponents", "budget", "errors", "complexity")
 FIRST_TUNING_SEED = 1_000_000
 
@@ -37,9 +23,9 @@ class RegretStudy(EngineOptions):
     parts: tuple[str, ...] = ()
     """Of curves, exponents, budget, errors, complexity; empty for the preset's."""
     mdps: tuple[str, ...] = ()
-    """Of simplex, riverswim, nchain, lock, hypercube; empty for the preset's."""
+    """MDPs; `feelgood list mdps` names them; empty for the preset's."""
     algorithms: tuple[str, ...] = ()
-    """Rows of Table 1 and others; empty for the preset's."""
+    """Algorithms; `feelgood list algorithms` names them; empty for the preset's."""
     num_episodes: int = 0
     """K; 0 for the preset's."""
     num_seeds: int = 0
@@ -50,12 +36,17 @@ class RegretStudy(EngineOptions):
     """Folder for results; one that holds an unfinished run of the same study is continued."""
 
     def __post_init__(self):
+        # Loaded here and not above, since the library loads JAX and the help does not need it.
+        from feelgood.linear.algorithms import ALGORITHMS
+        from feelgood.linear.mdps import SUITE
+
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
-        for name, value in _PRESETS[self.preset].items():
+        known: dict[str, tuple[str, ...]] = {"parts": PARTS, "mdps": tuple(SUITE), "algorithms": tuple(ALGORITHMS)}
+        for name, value in {**known, **_PRESETS[self.preset]}.items():
             if not getattr(self, name):
                 object.__setattr__(self, name, value)
-        for name, choices in (("parts", PARTS), ("mdps", MDPS), ("algorithms", ALGORITHMS)):
+        for name, choices in known.items():
             values = getattr(self, name)
             for value in values:
                 check_choice(name, value, choices)
@@ -75,9 +66,6 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "num_seeds": 20,
     },
     "default": {
-        "parts": PARTS,
-        "mdps": MDPS,
-        "algorithms": ALGORITHMS,
         "num_episodes": 1000,
         "num_seeds": 32,
     },

@@ -18,12 +18,12 @@ from feelgood import api, networks, objectives, samplers
 from feelgood.agents import ZOO, Options, anneal, atari_hyper, make_agent, value_agent
 from feelgood.envs import Spec, nchain
 from feelgood.envs.diagnostic import two_armed
-from feelgood.envs.external import vector_task
+from feelgood.envs.external import vector_environment
 from feelgood.envs.gym import GymEnv
-from feelgood.training import Interrupted, Protocol, run_batch, trainer
+from feelgood.training import FunctionalConfig, Interrupted, run_batch, trainer
 
-SMALL = {"num_envs": 4, "num_warmup_steps": 40, "batch_size": 16, "capacity": 400, "num_evaluation_episodes": 3}
-TINY = {"num_steps": 100, "evaluation_period": 50, "capacity": 64, "batch_size": 4, "num_updates": 1}
+SMALL = {"num_envs": 4, "learning_starts": 40, "batch_size": 16, "capacity": 400, "num_evaluation_episodes": 3}
+TINY = {"num_steps": 100, "evaluation_period": 50, "capacity": 64, "batch_size": 4, "replay_ratio": 1}
 
 
 class Lever(gymnasium.Env):
@@ -126,26 +126,26 @@ def test_policies_from_inside_xla_earn_outside_what_their_curves_say(inside):
 def test_a_policy_of_a_functional_environment_is_loaded_with_it(inside, tmp_path):
     inside.save(tmp_path)
     folder = tmp_path / "policy" / "seed-8"
-    with pytest.raises(ValueError, match="is of a task of your own; give load_policy its task"):
+    with pytest.raises(ValueError, match="needs your own environment; pass environment to load_policy"):
         feelgood.load_policy(folder)
-    loaded = feelgood.load_policy(folder, task=nchain(4))
-    assert loaded.task.name == "nchain-4"
+    loaded = feelgood.load_policy(folder, environment=nchain(4))
+    assert loaded.environment.name == "nchain-4"
     assert set(inside.curve["environment"]) == {"nchain-4"}
     np.testing.assert_array_equal(loaded.evaluate(1), inside.policies[1].evaluate(1))
-    with pytest.raises(ValueError, match="does not fit its agent or task"):
-        feelgood.load_policy(folder, task=nchain(5))
+    with pytest.raises(ValueError, match="does not fit its agent or environment"):
+        feelgood.load_policy(folder, environment=nchain(5))
 
 
 def test_a_policy_of_environments_of_your_own_is_loaded_with_their_maker(outside, tmp_path):
     outside[0].save(tmp_path)
-    assert feelgood.load_policy(tmp_path, task=levers).evaluate(3).tolist() == [3.0] * 3
+    assert feelgood.load_policy(tmp_path, environment=levers).evaluate(3).tolist() == [3.0] * 3
 
 
 @pytest.mark.slow
 def test_functional_environments_train_as_batches_of_runs_do(inside):
     make = lambda spaces, hyper: make_agent("dqn", spaces, hyper)
     hyper = {name: jnp.full(2, value) for name, value in {**ZOO["dqn"].hyper, "step_size": 0.02}.items()}
-    curves = run_batch(trainer(nchain(4), make, Protocol(**TINY), anneal), 2, np.array([7, 8]), hyper)
+    curves = run_batch(trainer(nchain(4), make, FunctionalConfig(**TINY), anneal), 2, np.array([7, 8]), hyper)
     expected = np.concatenate([curves.initial[:, None], curves.record.evaluation], 1)
     column = lambda name: inside.curve[name].to_numpy().reshape(2, 3)
     np.testing.assert_allclose(column("return"), expected, rtol=1e-6)
@@ -192,18 +192,18 @@ def test_runs_inside_xla_are_stopped_and_go_on_from_their_folder(inside, tmp_pat
 
 
 def test_a_folder_knows_the_schedule_and_every_part_of_a_task_of_your_own(tmp_path):
-    task = vector_task(levers, "levers")
+    environment = vector_environment(levers, "levers")
     train = partial(feelgood.train, "dqn", folder=tmp_path, num_steps=64, num_envs=4)
-    train(task)
+    train(environment)
     changes = (
-        partial(train, task._replace(transform_reward=lambda reward: 0 * reward)),
-        partial(train, task._replace(decode=lambda code: 2 * code)),
-        partial(train, task, schedule=lambda hyper, progress: {**hyper, "step_size": 0.0}),
+        partial(train, environment._replace(transform_reward=lambda reward: 0 * reward)),
+        partial(train, environment._replace(decode=lambda code: 2 * code)),
+        partial(train, environment, schedule=lambda hyper, progress: {**hyper, "step_size": 0.0}),
     )
     for change in changes:
         with pytest.raises(ValueError, match="another run"):
             change()
-    train(task)  # which is still there
+    train(environment)  # which is still there
 
 
 def test_a_run_inside_xla_that_diverges_has_no_return():
@@ -222,9 +222,9 @@ def test_observations_of_whole_numbers_without_bounds_are_stepped_outside_too():
 
 def test_an_agent_of_your_own_is_taken_as_it_is():
     job = api.prepare(own_agent, levers, hyper={"step_size": 0.5})
-    assert job.learner.name == "own"
-    assert job.learner.hyper == {"step_size": 0.5}
-    assert job.learner.make is own_agent
+    assert job.spec.name == "own"
+    assert job.spec.hyper == {"step_size": 0.5}
+    assert job.spec.make is own_agent
 
 
 @pytest.mark.parametrize("env", [levers, nchain(4)])
@@ -242,33 +242,33 @@ def test_a_network_without_a_value_for_each_action_is_refused(env, num_outputs):
 
 def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
     control = api.prepare("dqn", "CartPole-v1")
-    assert control.learner.hyper == {**ZOO["dqn"].hyper, **api.CONTROL["dqn"]}
-    assert control.learner.options == Options(**api.CONTROL_OPTIONS)
-    assert control.protocol.num_steps == api.CONTROL_PROTOCOL["num_steps"]
-    assert control.protocol.evaluation_period == control.protocol.num_steps // 25
-    said = api.prepare("dqn", "CartPole-v1", hyper={"step_size": 0.5}, protocol={"num_steps": 100, "n_step": 5})
-    assert (control.protocol.num_warmup_steps, said.protocol.num_warmup_steps) == (1000, 50)
-    assert said.learner.hyper == {**control.learner.hyper, "step_size": 0.5}
-    assert (said.protocol.n_step, said.protocol.evaluation_period) == (5, 8)  # a step of all eight at least
+    assert control.spec.hyper == {**ZOO["dqn"].hyper, **api.CONTROL["dqn"]}
+    assert control.spec.options == Options(**api.CONTROL_OPTIONS)
+    assert control.config.num_steps == api.CONTROL_CONFIG["num_steps"]
+    assert control.config.evaluation_period == control.config.num_steps // 25
+    said = api.prepare("dqn", "CartPole-v1", hyper={"step_size": 0.5}, config={"num_steps": 100, "n_step": 5})
+    assert (control.config.learning_starts, said.config.learning_starts) == (1000, 50)
+    assert said.spec.hyper == {**control.spec.hyper, "step_size": 0.5}
+    assert (said.config.n_step, said.config.evaluation_period) == (5, 8)  # a step of all eight at least
     pytest.importorskip("ale_py")
     game = api.prepare("dqn", "atari:freeway", env_settings={"sticky": 0.25})
-    assert game.learner.hyper == {**ZOO["dqn"].hyper, **ZOO["dqn"].atari}
-    assert (game.origin.kind, game.origin.name, game.task.stack) == ("atari", "freeway", 4)
-    assert (game.protocol.num_envs, game.protocol.num_groups) == (300, 3)
-    assert game.learner.options == Options(double=True, init="unbiased")
+    assert game.spec.hyper == {**ZOO["dqn"].hyper, **ZOO["dqn"].atari}
+    assert (game.origin.kind, game.origin.name, game.environment.stack) == ("atari", "freeway", 4)
+    assert (game.config.num_envs, game.config.num_groups) == (300, 3)
+    assert game.spec.options == Options(double=True, init="unbiased")
     assert game.origin.settings == {"sticky": 0.25, "pixel_scale": 1 / 255}  # kept with a saved policy
-    np.testing.assert_allclose(game.task.decode(np.array([0, 255], np.uint8)), [0, 1], rtol=1e-6)
+    np.testing.assert_allclose(game.environment.decode(np.array([0, 255], np.uint8)), [0, 1], rtol=1e-6)
     for settings, pixel_scale in ((None, 1 / 255), ({"pixel_scale": 1.0}, 1.0)):
         langevin = api.prepare("fg_ulmcdqn", "atari:freeway", env_settings=settings)
-        assert langevin.learner.hyper == atari_hyper("fg_ulmcdqn", pixel_scale)
-    for protocol, num_groups in (({"num_envs": 1}, 1), ({"num_envs": 200}, 2), ({"num_envs": 60, "num_chains": 10}, 3)):
-        assert api.prepare("dqn", "atari:freeway", protocol=protocol).protocol.num_groups == num_groups
+        assert langevin.spec.hyper == atari_hyper("fg_ulmcdqn", pixel_scale)
+    for config, num_groups in (({"num_envs": 1}, 1), ({"num_envs": 200}, 2), ({"num_envs": 60, "num_chains": 10}, 3)):
+        assert api.prepare("dqn", "atari:freeway", config=config).config.num_groups == num_groups
 
 
 def test_options_that_are_named_leave_the_others_as_they_are():
-    named = api.prepare("dqn", "CartPole-v1", options={"double": True, "hidden": [5]}).learner.options
+    named = api.prepare("dqn", "CartPole-v1", options={"double": True, "hidden": [5]}).spec.options
     assert named == Options(**{**api.CONTROL_OPTIONS, "double": True, "hidden": (5,)})
-    assert api.prepare("dqn", "CartPole-v1", options=Options()).learner.options == Options()
+    assert api.prepare("dqn", "CartPole-v1", options=Options()).spec.options == Options()
     with pytest.raises(ValueError, match=r"option must be one of .*, got 'duoble'; did you mean 'double'\?"):
         api.prepare("dqn", "CartPole-v1", options={"duoble": True})
     pytest.importorskip("ale_py")
@@ -311,17 +311,17 @@ def test_control_names_members_of_the_zoo_and_their_hyper_parameters():
             {"hyper": {"inverse_temperature_end": -1.0}},
             "inverse_temperature_end must be positive .* got -1",
         ),
-        ("dqn", levers, {"batchsize": 3}, "setting of the protocol must be one of .*did you mean 'batch_size'"),
+        ("dqn", levers, {"batchsize": 3}, "setting must be one of .*did you mean 'batch_size'"),
         ("dqn", levers, {"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
         ("dqn", levers, {"num_steps": 0}, "num_steps must be a whole number of at least 1, got 0"),
         ("dqn", levers, {"seeds": ()}, r"seeds must be different whole numbers below 2\^32, at least one, got"),
         ("dqn", levers, {"seeds": (1, 1)}, "seeds must be different whole numbers"),
         ("dqn", levers, {"seeds": (0, 2**32)}, r"seeds must be different whole numbers below 2\^32"),
-        ("dqn", levers, {"num_steps": 800, "num_warmup_steps": 800}, "num_warmup_steps must be below num_steps = 800"),
+        ("dqn", levers, {"num_steps": 800, "learning_starts": 800}, "learning_starts must be below num_steps = 800"),
         ("dqn", nchain(4), {"discount": 5.0}, r"discount must be in \[0, 1\], got 5.0"),
         ("dqn", levers, {"seeds": -1}, "seeds must be a whole number of at least 0, got -1"),
-        ("dqn", levers, {"env_settings": {"x": 1}}, "env_settings must be left out where env is no name"),
-        ("dqn", nchain(4), {"num_envs": 2}, "setting of the protocol must be one of"),
+        ("dqn", levers, {"env_settings": {"x": 1}}, "env_settings must be empty unless env is a name"),
+        ("dqn", nchain(4), {"num_envs": 2}, "setting must be one of"),
     ],
 )
 def test_what_does_not_fit_is_named_before_anything_runs(agent, env, settings, message):
@@ -360,7 +360,7 @@ def test_arguments_of_another_kind_are_refused_in_one_sentence():
     said = subprocess.run([sys.executable, "-c", KINDS], capture_output=True, text=True, check=True).stdout
     *sentences, agent = said.splitlines()
     assert sentences == [
-        "env must be a name, a Task, an Environment or a function, got None",
+        "env must be a name, an ExternalEnvironment, an Environment or a function, got None",
         "seeds must be a whole number or several, got None",
         "hyper must be a mapping from names to values, got [1]",
         "options must be a mapping from names to values, or Options, got 3",

@@ -4,16 +4,52 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from feelgood import noise, samplers
+    from feelgood import (
+        agents,
+        envs,
+        figures,
+        linear,
+        networks,
+        noise,
+        objectives,
+        replay,
+        report,
+        runs,
+        samplers,
+        statistics,
+        studies,
+        training,
+    )
     from feelgood.api import Result, train
     from feelgood.runs.store import load_results
     from feelgood.training.policy import Policy
     from feelgood.training.policy_files import load_policy, save_policy
 
-__all__ = ["Policy", "Result", "load_policy", "load_results", "noise", "samplers", "save_policy", "train"]
+__all__ = [
+    "Policy",
+    "Result",
+    "agents",
+    "envs",
+    "figures",
+    "linear",
+    "load_policy",
+    "load_results",
+    "networks",
+    "noise",
+    "objectives",
+    "replay",
+    "report",
+    "runs",
+    "samplers",
+    "save_policy",
+    "statistics",
+    "studies",
+    "train",
+    "training",
+]
 __version__ = "0.1.0"
 
-# Rooms load when first used, so that the command line answers without waiting for JAX.
+# Packages load on first use, so that the command line starts without loading JAX.
 _HOMES = {
     "Policy": "feelgood.training.policy",
     "Result": "feelgood.api",
@@ -30,3 +66,7 @@ def __getattr__(name: str):
     if name in __all__:
         return importlib.import_module(f"feelgood.{name}")
     raise AttributeError(f"module 'feelgood' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

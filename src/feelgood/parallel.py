@@ -1,4 +1,4 @@
-"""One function over many runs: `vmap` on every device, the runs spread over all of them."""
+"""One function over many runs: `vmap` on every device, with the runs spread over all devices."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,18 +8,33 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-__all__ = ["over_devices"]
+__all__ = ["over_devices", "padded"]
 
 
-def over_devices(function: Callable[..., Any], *, num_shared: int = 0) -> Callable[..., Any]:
+def padded(tree: Any) -> Any:
+    """Repeats the last run until every local device has the same number of runs.
+
+    Args:
+      tree: arrays with a leading axis of runs.
+    """
+
+    def pad(leaf: Any) -> Any:
+        padding = -len(leaf) % jax.local_device_count()
+        return jnp.concatenate([leaf, jnp.repeat(leaf[-1:], padding, axis=0)]) if padding else leaf
+
+    return jax.tree.map(lambda leaf: pad(jnp.asarray(leaf)), tree)
+
+
+def over_devices(function: Callable[..., Any], *, num_shared: int = 0, num_donated: int = 0) -> Callable[..., Any]:
     """`jax.vmap(function)` compiled, with the leading axis of its arguments split over the local devices.
 
-    Every device gets the same number of runs: the last one is repeated to fill up, and dropped again at the end. Each
-    run is what it would be alone, up to rounding.
+    Every device gets the same number of runs: the last one is repeated, and dropped from the results. Each run gives
+    the result that it would give alone, up to rounding.
 
     Args:
       function: of one run.
-      num_shared: how many of its arguments, counted from the last, are the same for all runs.
+      num_shared: the number of arguments, counted from the last, that are the same for all runs.
+      num_donated: the number of arguments, counted from the first, whose memory may be reused for the results.
 
     Example:
       >>> import jax.numpy as jnp
@@ -27,21 +42,23 @@ def over_devices(function: Callable[..., Any], *, num_shared: int = 0) -> Callab
       >>> power(jnp.arange(3), 2).tolist()
       [0, 1, 4]
     """
-    devices = jax.local_devices()
-    mesh = Mesh(np.array(devices), ("runs",))
+    mesh = Mesh(np.array(jax.local_devices()), ("runs",))
     runs, same = PartitionSpec("runs"), PartitionSpec()
 
-    @jax.jit
-    def mapped(own: tuple, shared: tuple) -> Any:
-        inner = lambda own, shared: jax.vmap(lambda *mine: function(*mine, *shared))(*own)
-        return jax.shard_map(inner, mesh=mesh, in_specs=(runs, same), out_specs=runs, check_vma=False)(own, shared)
+    def mapped(donated: tuple, own: tuple, shared: tuple) -> Any:
+        inner = lambda donated, own, shared: jax.vmap(lambda *mine: function(*mine, *shared))(*donated, *own)
+        specs = (runs, runs, same)
+        return jax.shard_map(inner, mesh=mesh, in_specs=specs, out_specs=runs, check_vma=False)(donated, own, shared)
+
+    compiled = jax.jit(mapped, donate_argnums=0 if num_donated else ())
 
     def apply(*arguments: Any) -> Any:
         own, shared = arguments[: len(arguments) - num_shared], arguments[len(arguments) - num_shared :]
         num_runs = len(jax.tree.leaves(own)[0])
-        padding = -num_runs % len(devices)
-        pad = lambda x: jnp.concatenate([jnp.asarray(x), jnp.repeat(jnp.asarray(x)[-1:], padding, axis=0)])
-        results = mapped(jax.tree.map(pad, own), jax.tree.map(jnp.asarray, shared))
+        own = padded(own)
+        results = compiled(own[:num_donated], own[num_donated:], jax.tree.map(jnp.asarray, shared))
+        if num_runs % jax.local_device_count() == 0:
+            return results
         return jax.tree.map(lambda x: x[:num_runs], results)
 
     return apply

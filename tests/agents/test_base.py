@@ -260,7 +260,7 @@ def test_synchronising_copies_the_network_to_the_target_exactly_and_nothing_else
 
 
 def test_the_average_moves_when_the_target_does_and_evaluation_alone_acts_on_it():
-    agent = linear_agent(td(), average=0.75)
+    agent = linear_agent(td(), average_decay=0.75)
     start = agent.init(jax.random.key(0))
     first, _ = update(agent, jax.random.key(1), start, minibatch(0), 16)
     assert jax.tree.all(jax.tree.map(np.array_equal, first.average, start.sampler.params))

@@ -18,19 +18,19 @@ from feelgood.envs import Environment, Spec
 from feelgood.envs.diagnostic import DIAGNOSTICS
 from feelgood.objectives import categorical_values, quantile_values
 from feelgood.replay import Batch
-from feelgood.training import Protocol, trainer
+from feelgood.training import FunctionalConfig, trainer
 
 NAMES = tuple(DIAGNOSTICS)
 TASKS = [make() for make in DIAGNOSTICS.values()]
-PROTOCOL = Protocol(
+PROTOCOL = FunctionalConfig(
     num_steps=1500,
-    num_warmup_steps=32,
-    steps_per_block=5,
-    num_updates=1,
+    learning_starts=32,
+    train_frequency=5,
+    replay_ratio=1.0,
     batch_size=32,
     capacity=400,
     discount=0.8,
-    target_period=25,
+    target_update_period=25,
     evaluation_period=1500,
 )
 OPTIONS = Options(hidden=(16,), num_members=3, v_max=5.0)
@@ -234,7 +234,7 @@ def test_every_member_has_a_line_on_what_it_is_and_defaults_that_its_sampler_acc
 
 
 def test_what_has_an_end_moves_to_it_linearly_and_the_rest_stays():
-    hyper = {"step_size": 0.4, "step_size_end": 0.0, "average": 0.9, "friction": 1.0, "friction_end": 3.0}
+    hyper = {"step_size": 0.4, "step_size_end": 0.0, "average_decay": 0.9, "friction": 1.0, "friction_end": 3.0}
     assert anneal(hyper, 0.0) == hyper
     assert anneal(hyper, 0.25) == pytest.approx({**hyper, "step_size": 0.3, "friction": 1.5})
     assert anneal(hyper, 1.0) == pytest.approx({**hyper, "step_size": 0.0, "friction": 3.0})

@@ -8,8 +8,8 @@ import pytest
 from feelgood.agents import Options
 from feelgood.envs import Environment, Spec, Step, check_environment, nchain
 from feelgood.envs.diagnostic import DIAGNOSTICS
-from feelgood.envs.external import functional_task
-from feelgood.training import Protocol, trainer
+from feelgood.envs.external import functional_as_external
+from feelgood.training import FunctionalConfig, trainer
 from feelgood.training.policy import zoo_agent
 
 FALSE = jnp.zeros((), bool)
@@ -70,8 +70,8 @@ def test_states_of_any_pytree_pass():
         (environment(lambda key: jnp.zeros(2)), r"must return \(state, observation\).*, got float32\[2\]"),
         (environment(step=lambda key, state, action: (state, jnp.zeros(2), 1.0)), r"must return \(state, Step\)"),
         (environment(observation=jnp.zeros(3)), r"observation of an environment's step must have shape \(2,\)"),
-        (environment(observation=jnp.zeros(2, jnp.uint8)), "must be float32, as its spec says, got uint8"),
-        (environment(lambda key: (jnp.int32(0), jnp.zeros(2, int))), "must be float32, as its spec says, got int32"),
+        (environment(observation=jnp.zeros(2, jnp.uint8)), "must be float32, as in its spec, got uint8"),
+        (environment(lambda key: (jnp.int32(0), jnp.zeros(2, int))), "must be float32, as in its spec, got int32"),
         (environment(reward=jnp.ones((1,))), r"reward of an environment's step must have shape \(\), got \(1,\)"),
         (environment(terminated=jnp.zeros(())), "terminated of an environment's step must be bool, got float32"),
         (environment(truncated=jnp.zeros((), int)), "truncated of an environment's step must be bool, got int32"),
@@ -79,7 +79,7 @@ def test_states_of_any_pytree_pass():
     ],
 )
 def test_what_is_wrong_with_an_environment_is_said_before_anything_runs(wrong, message):
-    train = lambda made: trainer(made, zoo_agent("dqn", Options()), Protocol())
-    for use in (check_environment, functional_task, train):
+    train = lambda made: trainer(made, zoo_agent("dqn", Options()), FunctionalConfig())
+    for use in (check_environment, functional_as_external, train):
         with pytest.raises(ValueError, match=message):
             use(wrong)

@@ -1,4 +1,4 @@
-"""External tasks: real games for a few thousand frames, and Gymnasium's environments."""
+"""External environments: real games for a few thousand frames, and Gymnasium's environments."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from feelgood.envs import external
-from feelgood.envs.external import ATARI_GAMES, atari, gym_task, vector_task
+from feelgood.envs.external import ATARI_GAMES, atari, gym_environment, vector_environment
 from feelgood.replay.frames import Arrival, frame_replay
 from feelgood.training.evaluation import play, stacked
 
@@ -30,9 +30,11 @@ def test_stacks_of_single_frames_are_those_of_the_emulator_s_own_stacking():
     """On the same games. The emulator's own stacks begin with black frames, ours with the first frame repeated."""
     from ale_py.vector_env import AtariVectorEnv
 
-    task = atari("breakout", life_loss=False)
-    ours, theirs = task.make(LANES, True), AtariVectorEnv("breakout", LANES, stack_num=4, reward_clipping=False)
-    replay = frame_replay(40, LANES, task.frame_shape, task.frame_dtype, num_actions=task.num_actions, stack=4)
+    environment = atari("breakout", life_loss=False)
+    ours, theirs = environment.make(LANES, True), AtariVectorEnv("breakout", LANES, stack_num=4, reward_clipping=False)
+    replay = frame_replay(
+        40, LANES, environment.frame_shape, environment.frame_dtype, num_actions=environment.num_actions, stack=4
+    )
     state, whole = replay.init(), theirs.reset(seed=5)[0]
     frames = ours.reset(seed=5)[0].reshape(LANES, 84, 84)
     is_first, age, none = np.ones(LANES, bool), np.zeros(LANES, int), np.zeros(LANES)
@@ -73,10 +75,12 @@ def test_a_lost_life_ends_an_episode_of_training_but_not_the_game():
 
 
 def test_learning_sees_the_sign_of_a_reward_and_evaluation_all_of_it():
-    task = atari("pong")
-    np.testing.assert_array_equal(task.transform_reward(np.array([-7.0, 0.0, 300.0])), [-1, 0, 1])
+    environment = atari("pong")
+    np.testing.assert_array_equal(environment.transform_reward(np.array([-7.0, 0.0, 300.0])), [-1, 0, 1])
     np.testing.assert_array_equal(atari("pong", clip_rewards=False).transform_reward(np.array([300.0])), [300])
-    returns, lengths = play(task.make(2, False), task, lambda time, seen: np.zeros(2), seed=0, max_steps=2000)
+    returns, lengths = play(
+        environment.make(2, False), environment, lambda time, seen: np.zeros(2), seed=0, max_steps=2000
+    )
     np.testing.assert_array_equal(returns, [-21, -21])  # a full game against one who does nothing
     assert (lengths > 700).all()
 
@@ -88,12 +92,12 @@ def test_pixels_are_scaled_as_asked_and_the_paper_s_are_not_scaled():
 
 
 def test_single_environments_can_begin_anew_and_the_others_go_on():
-    task = atari("freeway")
-    env = task.make(LANES, True)
+    environment = atari("freeway")
+    env = environment.make(LANES, True)
     env.reset(seed=0)
     *_, (_, seen, *_) = random_play(env, 20)
     anew = np.array([False, True, False])
-    shown = task.reset_lanes(env, anew)
+    shown = environment.reset_lanes(env, anew)
     assert [np.array_equal(shown[lane], seen[lane]) for lane in range(LANES)] == [True, False, True]
     info = env.step(np.zeros(LANES, np.int64))[-1]
     assert info["episode_frame_number"][1] < 50 < info["episode_frame_number"][[0, 2]].min()
@@ -107,9 +111,9 @@ def test_all_games_of_the_paper_are_there_with_their_minimal_actions():
 
 
 def test_gymnasium_s_tasks_have_their_shapes_and_whole_numbers_become_codes():
-    cart = gym_task("CartPole-v1")
+    cart = gym_environment("CartPole-v1")
     assert (cart.observation_shape, cart.num_actions, cart.frame_dtype) == ((4,), 2, np.dtype(np.float32))
-    lake = gym_task("FrozenLake-v1", is_slippery=False)
+    lake = gym_environment("FrozenLake-v1", is_slippery=False)
     assert lake.observation_shape == (16,)
     env = lake.make(2, True)
     np.testing.assert_array_equal(env.reset(seed=0)[0], np.eye(16)[[0, 0]])
@@ -128,21 +132,31 @@ class Endless(Continuous):
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: gym_task("Pendulum-v1"), "env 'Pendulum-v1' must have discrete actions, got Box"),
-        (lambda: gym_task("NoSuchTask-v1"), "env 'NoSuchTask-v1' cannot be made"),
-        (lambda: gym_task("ALE/NoSuchGame-v5"), r"cannot be made: .* \(Atari games have names as in atari:venture\)"),
-        (lambda: vector_task(lambda n, t: gymnasium.make("CartPole-v1")), "must be a gymnasium.vector.VectorEnv, got"),
+        (lambda: gym_environment("Pendulum-v1"), "env 'Pendulum-v1' must have discrete actions, got Box"),
+        (lambda: gym_environment("NoSuchTask-v1"), "env 'NoSuchTask-v1' cannot be made"),
         (
-            lambda: vector_task(lambda n, t: SyncVectorEnv([Endless] * 3, autoreset_mode=AutoresetMode.NEXT_STEP)),
+            lambda: gym_environment("ALE/NoSuchGame-v5"),
+            r"cannot be made: .* \(Atari games have names as in atari:venture\)",
+        ),
+        (
+            lambda: vector_environment(lambda n, t: gymnasium.make("CartPole-v1")),
+            "must be a gymnasium.vector.VectorEnv, got",
+        ),
+        (
+            lambda: vector_environment(
+                lambda n, t: SyncVectorEnv([Endless] * 3, autoreset_mode=AutoresetMode.NEXT_STEP)
+            ),
             "must be made with num_envs = 1, as asked for, got 3",
         ),
-        (lambda: gym_task("CartPole-v1", vectorization="fast"), "vectorization must be one of 'sync', 'async'"),
+        (lambda: gym_environment("CartPole-v1", vectorization="fast"), "vectorization must be one of 'sync', 'async'"),
         (lambda: atari("venturre"), "game must be one of .* did you mean 'venture'"),
         (lambda: atari("venture", sticky=1.5), r"sticky must be in \[0, 1\), got 1.5"),
         (lambda: atari("venture", pixel_scale=0.0), "pixel_scale must be positive"),
         (lambda: atari("venture", num_threads=-1), "num_threads must be a whole number of at least 0, got -1"),
         (
-            lambda: vector_task(lambda n, t: SyncVectorEnv([Endless] * n, autoreset_mode=AutoresetMode.SAME_STEP)),
+            lambda: vector_environment(
+                lambda n, t: SyncVectorEnv([Endless] * n, autoreset_mode=AutoresetMode.SAME_STEP)
+            ),
             "must be made with autoreset_mode=AutoresetMode.NEXT_STEP",
         ),
     ],
@@ -165,9 +179,9 @@ def test_a_missing_rom_is_one_sentence(monkeypatch):
 def test_emulators_give_way_to_the_rest_of_the_process(many_cores, monkeypatch):
     cores = os.sched_getaffinity(0)
     monkeypatch.setattr(external, "_MANY_CORES", len(cores) + (not many_cores))
-    task, own = atari("freeway"), os.getpriority(os.PRIO_PROCESS, 0)
+    environment, own = atari("freeway"), os.getpriority(os.PRIO_PROCESS, 0)
     before = external._low_threads()
-    env = task.make(len(cores), True)
+    env = environment.make(len(cores), True)
     time.sleep(0.1)  # the thread that made them ends
     threads = sorted(external._low_threads() - before)
     assert len(threads) == len(cores)

@@ -20,16 +20,16 @@ def build():
 
     from feelgood import envs
     from feelgood.agents import Options, make_agent
-    from feelgood.training import Protocol, trainer
+    from feelgood.training import FunctionalConfig, trainer
 
-    protocol = Protocol(
+    config = FunctionalConfig(
         num_steps=800,
-        num_warmup_steps=8,
-        steps_per_block=5,
-        num_updates=1,
+        learning_starts=8,
+        train_frequency=5,
+        replay_ratio=1.0,
         batch_size=4,
         capacity=50,
-        target_period=7,
+        target_update_period=7,
         evaluation_period=100,
         success_return=9.5,
     )
@@ -39,7 +39,7 @@ def build():
         "step_size": np.array([0.1, 0.05, 0.02], np.float32),
         "inverse_temperature": np.array([1e3, 1e4, 1e5], np.float32),
     }
-    return trainer(envs.nchain(5), make, protocol), protocol.num_chunks, seeds, hyper
+    return trainer(envs.nchain(5), make, config), config.num_chunks, seeds, hyper
 
 
 # Prints a line after every chunk, and writes the curves at the end.

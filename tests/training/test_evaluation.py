@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from feelgood.envs.external import Task
+from feelgood.envs.external import ExternalEnvironment
 from feelgood.training.evaluation import Evaluator
 
 
@@ -65,7 +65,7 @@ class ByThemselves:
 
 
 NUM_EPISODES, MAX_STEPS = 3, 25
-TASK = Task("counting", make, (2,), np.dtype(np.float32), 11)
+TASK = ExternalEnvironment("counting", make, (2,), np.dtype(np.float32), 11)
 
 
 @jax.jit
@@ -79,9 +79,9 @@ def begin(key, num_lanes, hyper):
     return jax.random.randint(key, (num_lanes,), 0, 4)
 
 
-def evaluator(task=TASK, num_places=1, exploit=exploit, max_steps=MAX_STEPS):
+def evaluator(environment=TASK, num_places=1, exploit=exploit, max_steps=MAX_STEPS):
     each = jax.jit(jax.vmap(exploit, (0, 0, 0, 0, 0, None)))
-    return Evaluator(task, each, begin, 2, num_episodes=NUM_EPISODES, max_steps=max_steps, num_places=num_places)
+    return Evaluator(environment, each, begin, 2, num_episodes=NUM_EPISODES, max_steps=max_steps, num_places=num_places)
 
 
 def asked(evaluator, which):
@@ -109,10 +109,10 @@ def played_by_hand(i):
 @pytest.mark.parametrize("by_themselves", [False, True])
 def test_each_evaluation_is_what_it_would_be_alone(num_places, by_themselves):
     log = []
-    task = TASK
+    environment = TASK
     if by_themselves:
-        task = TASK._replace(make=lambda num_envs, _: ByThemselves(num_envs, log), steps_by_itself=True)
-    these = evaluator(task, num_places)
+        environment = TASK._replace(make=lambda num_envs, _: ByThemselves(num_envs, log), steps_by_itself=True)
+    these = evaluator(environment, num_places)
     try:
         answers = [future.result(60) for future in asked(these, range(7))]
     finally:
@@ -169,8 +169,8 @@ class Endless(Counting):
 
 
 def test_closing_ends_what_is_played_and_what_waits():
-    task = TASK._replace(make=lambda num_envs, _: SyncVectorEnv([Endless] * num_envs))
-    these = evaluator(task, num_places=2, max_steps=10**9)
+    environment = TASK._replace(make=lambda num_envs, _: SyncVectorEnv([Endless] * num_envs))
+    these = evaluator(environment, num_places=2, max_steps=10**9)
     futures = asked(these, range(4))
     these.close()
     for future in futures:
@@ -182,8 +182,8 @@ def test_closing_ends_what_is_played_and_what_waits():
 
 def test_an_evaluation_that_nobody_wants_any_more_is_left_out():
     go_on = threading.Event()
-    task = TASK._replace(make=lambda *settings: go_on.wait(60) and make(*settings))
-    these = evaluator(task)
+    environment = TASK._replace(make=lambda *settings: go_on.wait(60) and make(*settings))
+    these = evaluator(environment)
     try:
         first, unwanted, last = asked(these, range(3))
         assert unwanted.cancel()

@@ -14,9 +14,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from PIL import Image
 
 from feelgood.agents import ZOO, Options, Spaces
-from feelgood.envs.external import gym_task, vector_task
-from feelgood.training.evaluation import policy_of
-from feelgood.training.policy import Origin, Policy, make_task, zoo_agent
+from feelgood.envs.external import gym_environment, vector_environment
+from feelgood.training.acting import policy_of
+from feelgood.training.policy import Origin, Policy, make_environment, zoo_agent
 from feelgood.training.policy_files import find_policy, load_policy, save_policy
 
 LENGTH = 6
@@ -67,21 +67,21 @@ class Images(gymnasium.Env):
 
 
 def own(env):
-    """A task that only this file can make."""
+    """An environment that only this file can make."""
     make = lambda n, training: SyncVectorEnv([env] * n, autoreset_mode=AutoresetMode.NEXT_STEP)
-    return vector_task(make, env.__name__)
+    return vector_environment(make, env.__name__)
 
 
-def untrained(agent="dqn", task=None, origin=None, seeds=(0,), hidden=(4,)):
+def untrained(agent="dqn", environment=None, origin=None, seeds=(0,), hidden=(4,)):
     """A policy of random weights, scaled so that its choices depend on what it sees; a chain for each seed."""
     origin = origin or Origin("gym", "feelgood-tests/Line-v0")
-    task, options = task or make_task(origin), Options(hidden=hidden, num_members=3)
+    environment, options = environment or make_environment(origin), Options(hidden=hidden, num_members=3)
     make = zoo_agent(agent, options)
-    one = make(Spaces(task.observation_shape, task.num_actions, task.decode), ZOO[agent].hyper)
+    one = make(Spaces(environment.observation_shape, environment.num_actions, environment.decode), ZOO[agent].hyper)
     states = [policy_of(one.init(jax.random.key(seed))) for seed in seeds]
     states = [jax.tree.map(lambda leaf: 3 * leaf, state) for state in states]
     state = states[0] if len(seeds) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
-    return Policy(task, make, ZOO[agent].hyper, state, agent, origin, options, len(seeds))
+    return Policy(environment, make, ZOO[agent].hyper, state, agent, origin, options, len(seeds))
 
 
 def values(state, observation):
@@ -148,7 +148,7 @@ def test_the_values_of_a_policy_are_those_of_its_network_of_each_chain_and_of_ea
     assert quantiles.values(observations).shape == (7, 3)
     assert not np.allclose(quantiles.values(observations), quantiles.values(observations, seed=1))
     blind = Policy(
-        policy.task, lambda *given: policy.make_agent(*given)._replace(values=None), policy.hyper, policy.state
+        policy.environment, lambda *given: policy.make_agent(*given)._replace(values=None), policy.hyper, policy.state
     )
     with pytest.raises(ValueError, match="this policy has no action values"):
         blind.values(observations)
@@ -243,15 +243,18 @@ def tamper(folder, **changes):
         ({"options": {"hidden": 4}}, "policy.json holds what does not fit"),
         ({"options": {"hidden": [5]}}, "expected float32(2, 5)"),
         ({"options": {"hidden": [4, 4]}}, "does not fit its agent: arrays differ, such as sampler/params/layers/2"),
-        ({"task": {"kind": "gym"}}, "policy.json holds what does not fit"),
-        ({"task": {"kind": "shell", "name": "x", "settings": {}}}, "kind of task must be one of 'gym', 'atari'"),
-        ({"task": {"kind": "gym", "name": "Line-v7", "settings": {}}}, "env 'Line-v7' cannot be made"),
+        ({"environment": {"kind": "gym"}}, "policy.json holds what does not fit"),
         (
-            {"task": {"kind": "gym", "name": "no_such:X-v0", "settings": {}}},
+            {"environment": {"kind": "shell", "name": "x", "settings": {}}},
+            "kind of environment must be one of 'gym', 'atari'",
+        ),
+        ({"environment": {"kind": "gym", "name": "Line-v7", "settings": {}}}, "env 'Line-v7' cannot be made"),
+        (
+            {"environment": {"kind": "gym", "name": "no_such:X-v0", "settings": {}}},
             "cannot be made: No module named 'no_such'",
         ),
-        ({"task": {"kind": "gym", "name": "CartPole-v1", "settings": {}}}, "expected float32(4, 4)"),
-        ({"task": {"kind": "gym", "name": "CartPole-v1", "settings": {"wheels": 3}}}, "wheels"),
+        ({"environment": {"kind": "gym", "name": "CartPole-v1", "settings": {}}}, "expected float32(4, 4)"),
+        ({"environment": {"kind": "gym", "name": "CartPole-v1", "settings": {"wheels": 3}}}, "wheels"),
         ({"num_chains": 0}, "num_chains must be a whole number of at least 1, got 0"),
     ],
 )
@@ -275,9 +278,7 @@ def test_damaged_arrays_give_one_sentence_and_no_code_is_run(folder):
     np.savez(hostile, **{"sampler/params/layers/0/weight": np.array([Bomb()], object)})
     for data in (whole[:-40], b"", whole[:100] + b"x" + whole[101:], hostile.getvalue()):
         (folder / "policy.npz").write_bytes(data)
-        with pytest.raises(
-            ValueError, match=r"cannot be read: policy\.npz is not the file that policy\.json speaks of"
-        ):
+        with pytest.raises(ValueError, match=r"cannot be read: policy\.npz does not match policy\.json"):
             load_policy(folder)
         tamper(folder, arrays=hashlib.sha256(data).hexdigest())
         with pytest.raises(ValueError, match=r"policy .* (cannot be read|does not fit)"):
@@ -291,21 +292,21 @@ def test_damaged_arrays_give_one_sentence_and_no_code_is_run(folder):
 
 
 def test_what_is_your_own_must_be_given_again(tmp_path, policy):
-    task = own(Line)
-    mine = Policy(task, policy.make_agent, policy.hyper, policy.state, origin=Origin("own", "Line"))
+    environment = own(Line)
+    mine = Policy(environment, policy.make_agent, policy.hyper, policy.state, origin=Origin("own", "Line"))
     save_policy(tmp_path, mine)
-    with pytest.raises(ValueError, match="is of an agent of your own; give load_policy its make_agent"):
+    with pytest.raises(ValueError, match="needs your own agent; pass make_agent to load_policy"):
         load_policy(tmp_path)
-    with pytest.raises(ValueError, match="is of a task of your own; give load_policy its task"):
+    with pytest.raises(ValueError, match="needs your own environment; pass environment to load_policy"):
         load_policy(tmp_path, make_agent=policy.make_agent)
-    loaded = load_policy(tmp_path, make_agent=policy.make_agent, task=task)
+    loaded = load_policy(tmp_path, make_agent=policy.make_agent, environment=environment)
     np.testing.assert_array_equal(loaded.evaluate(3), policy.evaluate(3))
 
 
 def test_settings_that_cannot_be_written_down_are_named(tmp_path, policy):
     odd = Origin("gym", "feelgood-tests/Line-v0", {"scale": 1j})
-    mine = Policy(policy.task, policy.make_agent, policy.hyper, policy.state, "dqn", odd)
-    with pytest.raises(ValueError, match="settings of env 'feelgood-tests/Line-v0' cannot be written down"):
+    mine = Policy(policy.environment, policy.make_agent, policy.hyper, policy.state, "dqn", odd)
+    with pytest.raises(ValueError, match="settings of env 'feelgood-tests/Line-v0' cannot be stored"):
         save_policy(tmp_path / "new", mine)
     assert not (tmp_path / "new").exists()
 
@@ -334,18 +335,18 @@ def test_a_film_shows_what_the_environment_renders_and_says_what_was_earned(tmp_
 
 
 def test_a_film_of_images_shows_what_the_agent_sees_enlarged(tmp_path):
-    policy = untrained(task=own(Images), origin=Origin("own", "Images"))
+    policy = untrained(environment=own(Images), origin=Origin("own", "Images"))
     assert policy.record(tmp_path / "grey.gif") == 4
     frames = frames_of(tmp_path / "grey.gif")
     assert [size for size, _, _ in frames] == [(150, 300)] * 5
     assert [round(pixels.mean() / 40) for _, _, pixels in frames] == [0, 1, 2, 3, 4]
 
 
-def test_a_task_without_pictures_cannot_be_filmed(tmp_path, policy):
-    blind = untrained(task=own(Line), origin=Origin("own", "Line"))
-    with pytest.raises(ValueError, match="env 'Line' cannot be filmed: it has no render_mode 'rgb_array', nor shows"):
+def test_an_environment_without_images_cannot_be_recorded(tmp_path, policy):
+    blind = untrained(environment=own(Line), origin=Origin("own", "Line"))
+    with pytest.raises(ValueError, match="env 'Line' cannot be recorded: it has no render_mode 'rgb_array' and its"):
         blind.record(tmp_path / "line.gif")
-    with pytest.raises(ValueError, match=r"path of a film must end in \.gif, got 'line\.mp4'"):
+    with pytest.raises(ValueError, match=r"path of a recording must end in \.gif, got 'line\.mp4'"):
         policy.record("line.mp4")
     assert not list(tmp_path.iterdir())
 
@@ -364,4 +365,4 @@ def test_an_evaluation_of_nothing_is_refused(policy, arguments, message):
 
 
 def test_the_task_of_an_origin_is_that_of_its_name():
-    assert make_task(Origin("gym", "CartPole-v1")).name == gym_task("CartPole-v1").name == "CartPole-v1"
+    assert make_environment(Origin("gym", "CartPole-v1")).name == gym_environment("CartPole-v1").name == "CartPole-v1"

@@ -164,7 +164,7 @@ def value_agent(
     exploration: Exploration | None = None,
     *,
     reduction: str = "mean",
-    average: Scalar | None = None,
+    average_decay: Scalar | None = None,
     priority: Callable[..., Array] | None = None,
     is_random: bool = False,
     keyless_evaluation: bool = False,
@@ -177,8 +177,8 @@ def value_agent(
       sampler: any sampler of this package.
       exploration: from values to actions; `greedy` if not given.
       reduction: how a minibatch stands for all the data, "mean" or "sum"; see `feelgood.objectives.potential`.
-      average: decay ρ of a moving average w̄ ← ρ w̄ + (1 − ρ) w of the parameters, taken whenever the target is brought
-        up to date: the mean of the posterior, where the parameters are draws from it. Training acts on the draw,
+      average_decay: ρ of a moving average w̄ ← ρ w̄ + (1 − ρ) w of the parameters, taken whenever the target is updated:
+        an estimate of the posterior mean if the parameters are draws from the posterior. Training acts on the draw,
         evaluation on the average. None: both act on the draw.
       priority: `(q, target_q, params, batch, key) -> (B,)` or (B, M) for an ensemble, such as
         `feelgood.objectives.td_errors`; its size, averaged over members, is the priority of a transition. None: none.
@@ -196,7 +196,7 @@ def value_agent(
 
     def init(key: PRNGKey) -> AgentState:
         params, frozen = network.init(key)
-        return AgentState(sampler.init(params), frozen, params, () if average is None else params)
+        return AgentState(sampler.init(params), frozen, params, () if average_decay is None else params)
 
     def explore(key, state, context, observation, progress):
         key_network, key_action = jax.random.split(key)
@@ -204,7 +204,7 @@ def value_agent(
         return exploration.explore(key_action, context, values, progress)
 
     def values(key, state, observation):
-        params = state.sampler.params if average is None else state.average
+        params = state.sampler.params if average_decay is None else state.average
         return action_values(params, state.frozen, observation, None if keyless_evaluation else key)
 
     def exploit(key, state, context, observation):
@@ -236,7 +236,7 @@ def value_agent(
 
     def sync(state: AgentState) -> AgentState:
         params = state.sampler.params
-        mean = () if average is None else optax.incremental_update(params, state.average, 1 - average)
+        mean = () if average_decay is None else optax.incremental_update(params, state.average, 1 - average_decay)
         return state._replace(target=params, average=mean)
 
     return Agent(

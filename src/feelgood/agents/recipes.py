@@ -21,14 +21,14 @@ class Recipe:
     Attributes:
       make: `(spaces, hyper, options) -> Agent`.
       hyper: names of its hyper-parameters with values that work.
-      num_updates: J, gradient steps per environment step, in the paper's N-chain protocol.
+      replay_ratio: J, gradient steps per environment step, in the paper's N-chain protocol.
       atari: what differs from `hyper` on Atari, with pixels in [0, 1].
       raw: what differs from that with pixels in [0, 255]; see `atari_hyper`.
     """
 
     make: Callable[[Spaces, Hyper, Options], Agent]
     hyper: Mapping[str, float] = field(default_factory=dict)
-    num_updates: int = 1
+    replay_ratio: float = 1.0
     atari: Mapping[str, float] = field(default_factory=dict)
     raw: Mapping[str, float] = field(default_factory=dict)
 
@@ -73,7 +73,7 @@ ZOO: dict[str, Recipe] = {
             "friction": 0.1,
             "feel_good_weight": 0.1,
         },
-        num_updates=4,
+        replay_ratio=4.0,
         atari={**_UNDERDAMPED_ATARI, **_FEEL_GOOD_ATARI},
         raw={**_UNDERDAMPED_RAW, **_FEEL_GOOD_RAW},
     ),
@@ -87,44 +87,44 @@ ZOO: dict[str, Recipe] = {
             "friction": 1.0,
             "feel_good_weight": 0.05,
             "feel_good_weight_end": 0.0,
-            "average": 0.997,
+            "average_decay": 0.997,
         },
-        num_updates=4,
+        replay_ratio=4.0,
         atari={**_UNDERDAMPED_ATARI, **_FEEL_GOOD_ATARI},
         raw={**_UNDERDAMPED_RAW, **_FEEL_GOOD_RAW},
     ),
     "fg_lmcdqn": Recipe(
         zoo.fg_lmcdqn,
         {"step_size": 1e-2, "inverse_temperature": 1e10, **_BIAS, "feel_good_weight": 0.1},
-        num_updates=4,
+        replay_ratio=4.0,
         atari={**_OVERDAMPED_ATARI, **_BIAS_ATARI, **_FEEL_GOOD_ATARI},
         raw={**_OVERDAMPED_RAW, "bias_epsilon": 1e-8, **_FEEL_GOOD_RAW},
     ),
     "ulmcdqn": Recipe(
         zoo.ulmcdqn,
         {"step_size": 1e-3, "inverse_temperature": 1e12, **_BIAS, "friction": 0.1},
-        num_updates=4,
+        replay_ratio=4.0,
         atari=_UNDERDAMPED_ATARI,
         raw=_UNDERDAMPED_RAW,
     ),
     "adam_lmcdqn": Recipe(
         zoo.adam_lmcdqn,
         {"step_size": 1e-2, "inverse_temperature": 1e8, **_BIAS},
-        num_updates=4,
+        replay_ratio=4.0,
         atari={**_OVERDAMPED_ATARI, **_BIAS_ATARI},
         raw={**_OVERDAMPED_RAW, "bias_epsilon": 1e-8},
     ),
     "lmcdqn": Recipe(
         zoo.lmcdqn,
         {"step_size": 1e-3, "inverse_temperature": 1e8},
-        num_updates=4,
+        replay_ratio=4.0,
         atari=_OVERDAMPED_ATARI,
         raw=_OVERDAMPED_RAW,
     ),
     "langevin_dqn": Recipe(
         zoo.langevin_dqn,
         {"step_size": 1e-2, "inverse_temperature": 1e10},
-        num_updates=4,
+        replay_ratio=4.0,
         atari={**_OVERDAMPED_ATARI, "step_size": 1e-4},
     ),
     "dqn": Recipe(zoo.dqn, {"step_size": 1e-2, **_ADAM, **_EPSILON}, atari={**_ADAM_ATARI, **_EPSILON_ATARI}),
@@ -195,7 +195,7 @@ _ALLOWED: dict[str, Callable[[str, Any], None]] = {
     "bias_factor": check_non_negative,
     "bias_epsilon": check_positive,
     "feel_good_weight": check_non_negative,
-    "average": check_fraction,
+    "average_decay": check_fraction,
     "adam_epsilon": check_positive,
     "initial_epsilon": check_probability,
     "final_epsilon": check_probability,

@@ -64,7 +64,7 @@ def _agent(
     exploration: Exploration | None = None,
     *,
     feel_good_weight: Scalar | None = None,
-    average: Scalar | None = None,
+    average_decay: Scalar | None = None,
     is_random: bool = False,
     keyless_evaluation: bool = False,
 ) -> Agent:
@@ -77,7 +77,7 @@ def _agent(
         objective,
         sampler,
         exploration,
-        average=average,
+        average_decay=average_decay,
         priority=critic.priority if options.prioritized else None,
         is_random=is_random or critic.is_random,
         keyless_evaluation=keyless_evaluation,
@@ -120,7 +120,9 @@ def fg_ulmcdqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
 def steady_fg_ulmcdqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     """FG-ULMCDQN made steady: step and optimism fall over the budget, evaluation acts on the average of the draws."""
     sampler, weight = _adaptive_underdamped(hyper, options), hyper["feel_good_weight"]
-    return _agent(make_critic(spaces, options), options, sampler, feel_good_weight=weight, average=hyper["average"])
+    return _agent(
+        make_critic(spaces, options), options, sampler, feel_good_weight=weight, average_decay=hyper["average_decay"]
+    )
 
 
 def fg_lmcdqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:

@@ -1,7 +1,7 @@
 """Training in one call: `feelgood.train("fg_ulmcdqn", "CartPole-v1")`.
 
-Whatever is not said has a default that suits the kind of environment: the paper's protocol on Atari, the released
-N-chain protocol inside XLA, and `CONTROL` for everything else.
+Defaults depend on the kind of environment: the paper's protocol for Atari games, the released N-chain protocol for
+functional environments, and `CONTROL` for everything else.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,32 +12,32 @@ from typing import Any
 import pandas as pd
 
 from feelgood.agents import Options, anneal
-from feelgood.api.defaults import ATARI_OPTIONS, CONTROL, CONTROL_OPTIONS, CONTROL_PROTOCOL
-from feelgood.api.inside import train_inside
-from feelgood.api.learner import Learner, MakeAgent, check_kinds, make_learner, options_of, seeds_of
-from feelgood.api.outside import Job, carry_out, prepare, task_of
+from feelgood.api.agent_spec import AgentSpec, MakeAgent, agent_spec, check_kinds, options_of, seeds_of
+from feelgood.api.defaults import ATARI_OPTIONS, CONTROL, CONTROL_CONFIG, CONTROL_OPTIONS
+from feelgood.api.external import Job, external_environment, prepare, train_external
+from feelgood.api.functional import train_functional
 from feelgood.api.result import Result
 from feelgood.checks import check_kind
 from feelgood.envs import Environment
-from feelgood.envs.external import Task
+from feelgood.envs.external import ExternalEnvironment
 from feelgood.runs import store
 from feelgood.typing import Scalar
 
 __all__ = [
     "ATARI_OPTIONS",
     "CONTROL",
+    "CONTROL_CONFIG",
     "CONTROL_OPTIONS",
-    "CONTROL_PROTOCOL",
+    "AgentSpec",
     "Job",
-    "Learner",
     "Result",
-    "carry_out",
+    "external_environment",
     "prepare",
-    "task_of",
     "train",
+    "train_external",
 ]
 
-Env = str | Task | Environment | Callable[[int, bool], Any]
+Env = str | ExternalEnvironment | Environment | Callable[[int, bool], Any]
 
 
 def train(
@@ -53,32 +53,32 @@ def train(
     folder: str | Path | None = None,
     report: Callable[[int, Mapping[str, Any]], None] = lambda seed, row: None,
     say: Callable[[str], None] = lambda text: None,
-    **protocol: Any,
+    **config: Any,
 ) -> Result:
     """Trains an agent in an environment.
 
     Args:
       agent: a name of the zoo (`feelgood list agents`), or your own `(spaces, hyper) -> Agent`.
       env: a Gymnasium name such as "CartPole-v1"; an Atari game as in "atari:venture"; a functional environment, which
-        trains inside XLA, all seeds at once; a `Task`; or your own function `(num_envs, training) -> VectorEnv`, see
-        `feelgood.envs.external.vector_task`.
+        trains inside XLA, all seeds at once; an `ExternalEnvironment`; or your own function
+        `(num_envs, training) -> VectorEnv`, see `feelgood.envs.external.vector_environment`.
       num_steps: environment steps in all.
-      seeds: of initialisation, noise, minibatches and environments; several make a run each.
+      seeds: seeds of initialisation, noise, minibatches and environments; one run for each.
       hyper: hyper-parameters that differ from the defaults.
-      options: of an agent of the zoo, such as widths of layers and double targets: those that differ from the defaults
-        for such an environment, as in `{"double": True}`; or a `feelgood.agents.Options`, which sets them all.
-      env_settings: for `feelgood.envs.external.gym_task` or `atari`, where `env` is a name.
+      options: options of an agent of the zoo that differ from the defaults, such as `{"double": True}`; or a
+        `feelgood.agents.Options`, which sets them all.
+      env_settings: keyword arguments of `feelgood.envs.external.gym_environment` or `atari`, if `env` is a name.
       schedule: `(hyper, progress) -> hyper`.
-      folder: where to keep checkpoints, from which the same call goes on, and at the end the curve, for
-        `feelgood.load_results`.
-      report: called with a seed and each row of its curve as it is known.
-      say: called with a sentence where something happens that the user should know.
-      protocol: other fields of `feelgood.training.protocol.HostProtocol`, or of `feelgood.training.Protocol` for
+      folder: folder for checkpoints, from which the same call continues, and for the final curve, which
+        `feelgood.load_results` reads.
+      report: called with a seed and each new row of its curve.
+      say: called with messages to the user.
+      config: other fields of `feelgood.training.ExternalConfig`, or of `feelgood.training.FunctionalConfig` for
         functional environments: batch_size, n_step, num_envs and so on.
 
     Raises:
-      ValueError: if something is unknown or does not fit.
-      Interrupted: after Ctrl-C; with a folder, the same call goes on.
+      ValueError: if an argument is not valid.
+      Interrupted: after Ctrl-C; with a folder, the same call continues the run.
 
     Example:
       >>> result = train("fg_ulmcdqn", "CartPole-v1", num_steps=50_000)  # doctest: +SKIP
@@ -89,14 +89,14 @@ def train(
     check_kinds(env, hyper, options, env_settings)
     check_kind("folder", folder, (str, Path, NoneType), "a path")
     if num_steps is not None:
-        protocol["num_steps"] = num_steps
+        config["num_steps"] = num_steps
     kept = None if folder is None else Path(folder)
     if isinstance(env, Environment):
-        learner = make_learner(agent, hyper, options_of(options, {}), {}, schedule)
-        work = lambda: train_inside(learner, env, seeds, protocol, kept, report, say)
+        spec = agent_spec(agent, hyper, options_of(options, {}), {}, schedule)
+        work = lambda: train_functional(spec, env, seeds, config, kept, report, say)
     else:
-        job = prepare(agent, env, seeds, hyper, options, env_settings, schedule, protocol)
-        work = lambda: carry_out(job, kept, report, say)
+        job = prepare(agent, env, seeds, hyper, options, env_settings, schedule, config)
+        work = lambda: train_external(job, kept, report, say)
     if kept is None:
         return work()
     with store.locked(kept):
@@ -106,7 +106,7 @@ def train(
 
 
 def _with_others(curve: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """A curve, and the rows of other seeds that a table holds already."""
+    """A curve together with the rows of other seeds in an existing table."""
     if not path.exists():
         return curve
     there = store.read_table(path)

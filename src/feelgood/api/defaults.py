@@ -1,12 +1,12 @@
-"""What `feelgood.train` takes where nothing is said."""
+"""Defaults of `feelgood.train` by kind of environment."""
 
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ATARI_OPTIONS", "CONTROL", "CONTROL_OPTIONS", "CONTROL_PROTOCOL", "NUM_EVALUATIONS"]
+__all__ = ["ATARI_OPTIONS", "CONTROL", "CONTROL_CONFIG", "CONTROL_OPTIONS", "NUM_EVALUATIONS"]
 
-# The temperature falls as data grow, as that of a posterior does: noise that is there at the start makes draws differ
-# enough to explore, which the zoo's 1e10 does not here. The step falls to 0, so that the last policy stays.
+# The temperature falls as data grow, as in a posterior. Noise at the start makes draws differ enough to explore; the
+# zoo's 1e10 gives too little here. The step size falls to 0, so that the final policy is stable.
 _LANGEVIN = {"inverse_temperature": 1e3, "inverse_temperature_end": 1e5, "step_size_end": 0.0}
 _UNDERDAMPED = {"step_size": 2e-2, "friction": 10.0, **_LANGEVIN}
 _FEEL_GOOD = {"feel_good_weight": 0.1, "feel_good_weight_end": 0.0}
@@ -15,7 +15,7 @@ _EPSILON = {"final_epsilon": 0.05, "epsilon_fraction": 0.2}
 
 CONTROL: dict[str, Mapping[str, float]] = {
     "fg_ulmcdqn": {**_UNDERDAMPED, **_FEEL_GOOD},
-    "steady_fg_ulmcdqn": {**_UNDERDAMPED, **_FEEL_GOOD, "average": 0.95},
+    "steady_fg_ulmcdqn": {**_UNDERDAMPED, **_FEEL_GOOD, "average_decay": 0.95},
     "fg_lmcdqn": {"step_size": 2e-3, **_LANGEVIN, **_FEEL_GOOD},
     "ulmcdqn": _UNDERDAMPED,
     "adam_lmcdqn": {"step_size": 2e-3, **_LANGEVIN},
@@ -26,32 +26,33 @@ CONTROL: dict[str, Mapping[str, float]] = {
     "bootstrapped_dqn": {**_ADAM, **_EPSILON},
     "noisynet_dqn": _ADAM,
 }
-"""What differs from the zoo's hyper-parameters on small control tasks such as CartPole; see `feelgood.agents.anneal`.
+"""Hyper-parameters on small control environments such as CartPole that differ from the zoo's.
 
-Those of fg_ulmcdqn and dqn were chosen on tuning seeds of CartPole; the others follow them and were not tuned.
+Names in `_end` are final values; see `feelgood.agents.anneal`. The values of fg_ulmcdqn and dqn were chosen on tuning
+seeds of CartPole; the others follow them and were not tuned.
 """
 
-CONTROL_PROTOCOL: Mapping[str, Any] = {
+CONTROL_CONFIG: Mapping[str, Any] = {
     "num_steps": 50_000,
     "num_envs": 8,
     "num_groups": 1,
     "num_draws": 1,
-    "num_warmup_steps": 1_000,
-    "steps_per_update": 1,
+    "learning_starts": 1_000,
+    "replay_ratio": 1.0,
     "batch_size": 64,
     "capacity": 50_000,
     "n_step": 1,
-    "target_period": 200,
+    "target_update_period": 200,
     "num_evaluation_episodes": 10,
 }
-"""What differs from `HostProtocol`'s defaults on tasks that are not Atari games; there are 25 evaluations."""
+"""Settings for external environments other than Atari games that differ from `ExternalConfig`'s defaults."""
 
 CONTROL_OPTIONS: Mapping[str, Any] = {"hidden": (64, 64), "v_max": 100.0}
-"""What differs from the zoo's options there; returns reach into the hundreds."""
+"""Options there that differ from the zoo's; returns reach into the hundreds."""
 
 ATARI_OPTIONS: Mapping[str, Any] = {"double": True, "init": "unbiased"}
-"""What differs from the zoo's options on Atari games: the paper's targets are double, and on small pixels biases would
-decide what fresh networks do (on raw ones they hardly matter)."""
+"""Options on Atari games that differ from the zoo's. The paper's targets are double. Without biases in the initial
+network, the scaled pixels decide its actions; with raw pixels the biases hardly matter."""
 
 NUM_EVALUATIONS = 25
-"""Of a run outside XLA that is not an Atari game, that of the untrained network aside."""
+"""Evaluations in a run on an external environment other than an Atari game, without that of the untrained network."""

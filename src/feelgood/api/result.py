@@ -1,4 +1,4 @@
-"""What training leaves behind."""
+"""The result of training."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +18,12 @@ __all__ = ["Result"]
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What training leaves behind.
+    """The result of training.
 
     Attributes:
-      curve: one row for each seed and evaluation, the untrained network's first: `agent`, `environment`, `seed`,
+      curve: one row for each seed and evaluation, starting with the untrained network: `agent`, `environment`, `seed`,
         `step`, `return` and more.
-      policies: the last policy of each seed.
+      policies: the final policy of each seed.
     """
 
     curve: pd.DataFrame
@@ -35,11 +35,11 @@ class Result:
         return self.policies[0]
 
     def plot(self) -> Figure:
-        """Draws the evaluation return against steps, with a 95% interval where there are several seeds."""
+        """Draws the evaluation return against steps, with a 95% interval if there are several seeds."""
         return draw(learning_curves(self.curve))
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Writes `curves.parquet`, its figure, and `policy/` (with a folder for each seed where there are several).
+        """Writes `curves.parquet`, its figure, and `policy/` (with a folder for each of several seeds).
 
         Returns:
           The files.

@@ -1,4 +1,7 @@
-"""Environments as pure functions inside XLA; `feelgood.envs.gym` hands them out as Gymnasium environments."""
+"""Environments: functional ones, which run inside XLA, and external ones in `feelgood.envs.external`.
+
+`feelgood.envs.gym` offers functional environments to Gymnasium.
+"""
 
 from feelgood.envs.base import Environment, Spec, Step, check_environment
 from feelgood.envs.deep_sea import DeepSeaState, deep_sea

@@ -1,7 +1,7 @@
-"""What an environment is.
+"""Functional environments: records of pure functions that run inside XLA.
 
-An environment is a record of pure functions and holds no state of its own. It never resets itself: the observation of a
-step is the true successor, also at the end of an episode, and the training loop calls `reset`.
+An environment holds no state. It never resets itself: the observation of a step is the true successor, also at the end
+of an episode, and the training loop calls `reset`.
 """
 
 from collections.abc import Callable
@@ -18,19 +18,19 @@ __all__ = ["Environment", "Spec", "Step", "check_environment"]
 
 
 class Spec(NamedTuple):
-    """What an agent must know of an environment before the first step.
+    """Static facts about an environment.
 
     Attributes:
       observation_shape: shape of one observation.
       observation_dtype: its NumPy dtype.
       num_actions: actions are the integers 0, …, num_actions − 1.
-      max_episode_steps: what the environment itself keeps to: no episode lasts longer; None where nothing bounds it.
+      max_episode_steps: the environment ends every episode within this number of steps; None if there is no bound.
       observation_low: lower bound of every entry of an observation.
       observation_high: upper bound of every entry of an observation.
       fixed_start: whether every episode begins with the same observation, so that it need not be stored.
-      is_random: whether `reset` or `step` draws anything. Where neither does, nor the agent, one episode tells all that
-        an evaluation could.
-      name: what it is called in tables and figures.
+      is_random: whether `reset` or `step` draws random numbers. If neither they nor the agent do, an evaluation needs
+        only one episode.
+      name: its name in tables and figures.
     """
 
     observation_shape: tuple[int, ...]
@@ -45,12 +45,12 @@ class Spec(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one action leads to.
+    """The outcome of one action.
 
     Attributes:
       observation: the true successor, of shape `spec.observation_shape`.
       reward: float32 scalar.
-      terminated: bool; nothing follows, so the value of the successor is 0.
+      terminated: bool; the successor is terminal, so its value is 0.
       truncated: bool; the episode was cut off, so the successor still has a value.
     """
 
@@ -65,11 +65,11 @@ def _identity(observation: Array) -> Array:
 
 
 class Environment(NamedTuple):
-    """An environment as pure functions.
+    """A functional environment.
 
     Attributes:
       reset: `key -> (state, observation)`.
-      step: `(key, state, action) -> (state, Step)`. What it does after the end of an episode is undefined.
+      step: `(key, state, action) -> (state, Step)`. Its result after the end of an episode is undefined.
       spec: the static facts.
       encode: `observation -> code`, a smaller form for storage; any leading axes.
       decode: `code -> observation`, with `decode(encode(o)) == o` for every observation; any leading axes.
@@ -83,10 +83,10 @@ class Environment(NamedTuple):
 
 
 def check_environment(environment: Environment) -> None:
-    """Requires that `reset` and `step` give what they should, by their shapes: nothing is run.
+    """Checks the shapes and dtypes of `reset` and `step`, without running them.
 
     Raises:
-      ValueError: if one does not; the message says which, what it gives and what is allowed.
+      ValueError: if one does not fit the spec.
     """
     spec, key = environment.spec, jax.random.key(0)
     shape = tuple(spec.observation_shape)
@@ -94,12 +94,12 @@ def check_environment(environment: Environment) -> None:
     if not isinstance(began, tuple) or len(began) != 2 or getattr(began[1], "shape", None) != shape:
         raise ValueError(
             f"reset of an environment must return (state, observation) with an observation of shape {shape}, "
-            f"as its spec says, got {_in_words(began)}"
+            f"as its spec says, got {_shapes(began)}"
         )
     state, observation = began
     moved = jax.eval_shape(environment.step, key, state, jnp.zeros((), jnp.int32))
     if not isinstance(moved, tuple) or len(moved) != 2 or not isinstance(moved[1], Step):
-        raise ValueError(f"step of an environment must return (state, Step), got {_in_words(moved)}")
+        raise ValueError(f"step of an environment must return (state, Step), got {_shapes(moved)}")
     after, step = moved
     for name, wanted in (("observation", shape), ("reward", ()), ("terminated", ()), ("truncated", ())):
         found = getattr(getattr(step, name), "shape", None)
@@ -108,16 +108,16 @@ def check_environment(environment: Environment) -> None:
     for found in (observation.dtype, step.observation.dtype):
         if found != spec.observation_dtype:
             wanted = np.dtype(spec.observation_dtype)
-            raise ValueError(f"observations of an environment must be {wanted}, as its spec says, got {found}")
+            raise ValueError(f"observations of an environment must be {wanted}, as in its spec, got {found}")
     for name in ("terminated", "truncated"):
         if getattr(step, name).dtype != jnp.bool_:
             raise ValueError(f"{name} of an environment's step must be bool, got {getattr(step, name).dtype}")
     shapes = lambda tree: [jax.tree.structure(tree), *((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree))]
     if shapes(after) != shapes(state):
         raise ValueError(
-            f"step of an environment must return a state like that of reset, {_in_words(state)}, got {_in_words(after)}"
+            f"step of an environment must return a state like that of reset, {_shapes(state)}, got {_shapes(after)}"
         )
 
 
-def _in_words(tree: Any) -> str:
+def _shapes(tree: Any) -> str:
     return str(jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", tree)).replace("'", "")

@@ -1,4 +1,4 @@
-"""Tasks outside XLA: vector environments of Gymnasium and of the Arcade Learning Environment, as lanes of frames."""
+"""External environments, which step outside XLA: vector environments of Gymnasium and of ALE, as lanes of frames."""
 
 import contextlib
 import multiprocessing
@@ -20,12 +20,19 @@ from feelgood.envs.base import Environment, check_environment
 from feelgood.envs.gym import GymEnv
 from feelgood.typing import Array
 
-__all__ = ["ATARI_GAMES", "Task", "atari", "functional_task", "gym_task", "vector_task"]
+__all__ = [
+    "ATARI_GAMES",
+    "ExternalEnvironment",
+    "atari",
+    "functional_as_external",
+    "gym_environment",
+    "vector_environment",
+]
 
 ATARI_GAMES = ("alien", "freeway", "gravitar", "hero", "pitfall", "qbert", "solaris", "venture")
 """The paper's eight hard games."""
 
-_MANY_CORES = 8  # where emulators step aside for everything else; on fewer, their share of a core matters more
+_MANY_CORES = 8  # from this number on, emulators yield to all other threads; with fewer cores their share matters more
 
 
 def _identity(observation: Any) -> Any:
@@ -36,23 +43,23 @@ def _unchanged(reward: Any) -> Any:
     return reward
 
 
-class Task(NamedTuple):
-    """An external environment as a training loop needs it.
+class ExternalEnvironment(NamedTuple):
+    """An external environment, as a training loop uses it.
 
     Attributes:
-      name: what it is called in tables.
-      make: `(num_envs, training) -> VectorEnv`; every environment resets itself in the step after its end. What it
-        shows is a frame, or something of as many numbers (ALE shows a stack of one).
-      frame_shape: of what one step shows.
-      frame_dtype: its NumPy dtype.
+      name: its name in tables.
+      make: `(num_envs, training) -> VectorEnv`; every environment resets itself in the step after its end. Its
+        observation is a frame, or an array with as many numbers (ALE returns a stack of one).
+      frame_shape: shape of the frame of one step.
+      frame_dtype: NumPy dtype of a frame.
       num_actions: actions are the integers below it.
       stack: frames in an observation; 1 for no axis of frames.
-      frames_per_step: emulator frames that one step stands for, in tables and budgets.
-      decode: `stored -> observation`, what a network reads; any leading axes.
-      transform_reward: `reward -> reward`, of what is learnt from; evaluation sees rewards as they are.
-      reset_lanes: `(env, is_reset) -> frames`, begins new episodes in the lanes that bool (num_envs,) marks and shows
-        all lanes; None where environments cannot be reset one by one.
-      steps_by_itself: whether its vector environments also have `send` and `recv`, which together are `step`, so that
+      frames_per_step: emulator frames in one step, for tables and budgets.
+      decode: `stored -> observation`, the input of a network; any leading axes.
+      transform_reward: `reward -> reward`, applied to the rewards of training; evaluation uses raw rewards.
+      reset_lanes: `(env, is_reset) -> frames`, begins new episodes in the lanes marked by bool (num_envs,) and returns
+        the frames of all lanes; None if environments cannot be reset one by one.
+      steps_by_itself: whether its vector environments also have `send` and `recv`, the two halves of `step`, so that
         several of them can step at the same time.
     """
 
@@ -70,7 +77,7 @@ class Task(NamedTuple):
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """Shape of a stack, or of a frame where nothing is stacked."""
+        """Shape of a stack, or of a frame if there is no stack."""
         return self.frame_shape if self.stack == 1 else (self.stack, *self.frame_shape)
 
 
@@ -83,20 +90,20 @@ def atari(
     full_action_space: bool = False,
     pixel_scale: float = 1.0,
     num_threads: int = 0,
-) -> Task:
+) -> ExternalEnvironment:
     """An Atari game through ALE's own vector environment; the defaults are the paper's protocol.
 
     Frame skip 4 with the maximum of the last two, 84×84 grey, four frames in an observation, up to 30 no-ops and fire
-    on reset. Evaluation plays full games and sees raw rewards whatever the options say.
+    on reset. Evaluation always plays full games with raw rewards.
 
     Args:
       game: in ALE's spelling, "alien" or "ms_pacman".
       sticky: probability that an action is repeated; 0.25 in Dopamine's protocol.
       life_loss: whether an episode of training ends with a life. The game itself goes on.
-      clip_rewards: whether learning sees only the sign of a reward.
-      full_action_space: all 18 actions instead of those that the game uses.
-      pixel_scale: what pixels, 0 to 255, are multiplied with; 1 in the released code, 1/255 in most others.
-      num_threads: of the emulators; 0 for one a core, on eight cores or more bound to it and idle while others work.
+      clip_rewards: whether rewards of training are replaced by their sign.
+      full_action_space: all 18 actions instead of the game's own.
+      pixel_scale: factor of the pixels, 0 to 255; 1 in the released code, 1/255 in most others.
+      num_threads: emulator threads; 0 for one a core, which on eight or more cores is bound to it with idle priority.
     """
     try:
         import ale_py.roms
@@ -107,9 +114,9 @@ def atari(
     try:
         rom = ale_py.roms.get_rom_path(game)
     except (OSError, RuntimeError) as error:
-        raise ValueError(f"the ROM of game {game!r} cannot be read ({error}); install ale-py anew") from error
+        raise ValueError(f"the ROM of game {game!r} cannot be read ({error}); reinstall ale-py") from error
     if rom is None:
-        raise ValueError(f"the ROM of game {game!r} is missing; install ale-py anew")
+        raise ValueError(f"the ROM of game {game!r} is missing; reinstall ale-py")
     check_fraction("sticky", sticky)
     check_positive("pixel_scale", pixel_scale)
     check_count("num_threads", num_threads, minimum=0)
@@ -126,7 +133,7 @@ def atari(
                 stack_num=1,
                 repeat_action_probability=sticky,
                 full_action_space=full_action_space,
-                # ALE's `episodic_life` would start the game anew after each life; this only says that a life was lost.
+                # ALE's `episodic_life` would restart the game after each life; this only reports the loss of a life.
                 life_loss_info=life_loss and training,
                 reward_clipping=False,
             )
@@ -143,7 +150,7 @@ def atari(
         return jnp.sign(reward)
 
     num_actions = _num_actions(make(1, False))
-    return Task(
+    return ExternalEnvironment(
         game,
         make,
         (84, 84),
@@ -159,18 +166,18 @@ def atari(
 
 
 def _in_background(make: Callable[[], VectorEnv]) -> VectorEnv:
-    """Makes environments whose threads give way to all others of this process.
+    """Makes environments whose threads yield to all other threads of this process.
 
-    Emulators on every core would otherwise keep those few threads waiting that feed them and the accelerator, for
-    milliseconds at every step. On a large machine they run only where nothing else does, one thread a core: left to the
-    scheduler, threads of so little weight crowd on some cores while others are free.
+    Otherwise emulators on every core would delay the threads that feed them and the accelerator by milliseconds at
+    every step. On a large machine their threads have idle priority and are bound to one core each: the scheduler would
+    crowd threads of such low priority on some cores and leave others free.
     """
 
     def lowered() -> tuple[int, VectorEnv]:
         thread = threading.get_native_id()
         with contextlib.suppress(AttributeError, OSError):  # not on Linux, or not allowed
             os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + 5)
-        return thread, make()  # whose threads inherit the priority
+        return thread, make()  # its threads inherit the priority
 
     before = _low_threads()
     with ThreadPoolExecutor(1) as pool:
@@ -185,7 +192,7 @@ def _in_background(make: Callable[[], VectorEnv]) -> VectorEnv:
 
 
 def _low_threads() -> set[int]:
-    """The threads of this process that have a lower priority than it; none where that cannot be known."""
+    """The threads of this process with a lower priority than its own; none if the system does not show it."""
     try:
         threads, own = {int(name) for name in os.listdir("/proc/self/task")}, os.getpriority(os.PRIO_PROCESS, 0)
     except (AttributeError, OSError):
@@ -203,13 +210,13 @@ def _num_actions(env: VectorEnv) -> int:
     return int(space.n)
 
 
-def gym_task(name: str, *, vectorization: str = "sync", **settings: Any) -> Task:
-    """Any Gymnasium task with discrete actions, by the name that it is registered under.
+def gym_environment(name: str, *, vectorization: str = "sync", **settings: Any) -> ExternalEnvironment:
+    """A Gymnasium environment with discrete actions, by its registered name.
 
     Args:
       name: such as "CartPole-v1".
-      vectorization: "sync" steps the environments one after the other, "async" each in a process of its own.
-      settings: handed to `gymnasium.make`.
+      vectorization: "sync" steps the environments one after the other, "async" each in its own process.
+      settings: keyword arguments of `gymnasium.make`.
     """
     check_choice("vectorization", vectorization, ("sync", "async"))
 
@@ -230,20 +237,20 @@ def gym_task(name: str, *, vectorization: str = "sync", **settings: Any) -> Task
             hint = " (Atari games have names as in atari:venture)" if name.startswith("ALE/") else ""
             raise ValueError(f"env {name!r} cannot be made: {str(error).splitlines()[0]}{hint}") from error
 
-    return vector_task(make, name)
+    return vector_environment(make, name)
 
 
 def _make_alone(name: str, settings: dict[str, Any]) -> gymnasium.Env:
-    """An environment; in a process of its own, Ctrl-C is for the one that trains."""
+    """Makes an environment; in a process of its own it ignores Ctrl-C, which the training process handles."""
     if multiprocessing.parent_process() is not None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     return gymnasium.make(name, **settings)
 
 
-def vector_task(make: Callable[[int, bool], VectorEnv], name: str = "custom") -> Task:
-    """A task from your own `make(num_envs, training) -> gymnasium.vector.VectorEnv`.
+def vector_environment(make: Callable[[int, bool], VectorEnv], name: str = "custom") -> ExternalEnvironment:
+    """An external environment from your own `make(num_envs, training) -> gymnasium.vector.VectorEnv`.
 
-    Observations may be any fixed-size space: what is not a box of numbers is flattened, whole numbers to one-hot codes.
+    Observations may be of any space of fixed size. Other spaces than boxes are flattened, integers to one-hot codes.
 
     Raises:
       ValueError: if actions are not discrete, or the environments do not reset themselves in the step after their end.
@@ -252,7 +259,7 @@ def vector_task(make: Callable[[int, bool], VectorEnv], name: str = "custom") ->
     def flat(num_envs: int, training: bool) -> VectorEnv:
         check_count("num_envs", num_envs)
         env = make(num_envs, training)
-        check_kind("what make returns", env, VectorEnv, "a gymnasium.vector.VectorEnv")
+        check_kind("result of make", env, VectorEnv, "a gymnasium.vector.VectorEnv")
         if env.num_envs != num_envs:
             raise ValueError(f"env {name!r} must be made with num_envs = {num_envs}, as asked for, got {env.num_envs}")
         mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
@@ -274,19 +281,19 @@ def vector_task(make: Callable[[int, bool], VectorEnv], name: str = "custom") ->
         space = example.single_observation_space
         if not isinstance(space, gymnasium.spaces.Box):
             raise ValueError(f"observations of env {name!r} must be of fixed size, got {space}")
-        narrow = {"float64": np.float32, "int64": np.int32}  # as JAX has them
+        narrow = {"float64": np.float32, "int64": np.int32}  # the dtypes of JAX
         dtype = np.dtype(narrow.get(str(space.dtype), space.dtype))
-        return Task(name, flat, tuple(space.shape), dtype, _num_actions(example))
+        return ExternalEnvironment(name, flat, tuple(space.shape), dtype, _num_actions(example))
     finally:
         example.close()
 
 
-def functional_task(environment: Environment) -> Task:
-    """A task from a functional environment, played step by step."""
+def functional_as_external(environment: Environment) -> ExternalEnvironment:
+    """A functional environment as an external one, played step by step."""
     check_environment(environment)
 
     def make(num_envs: int, training: bool) -> SyncVectorEnv:
         del training
         return SyncVectorEnv([lambda: GymEnv(environment)] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
 
-    return vector_task(make, environment.spec.name)
+    return vector_environment(make, environment.spec.name)

@@ -37,7 +37,7 @@ class GymEnv(gymnasium.Env):
         self.render_mode = None
         spec = environment.spec
         low, high = spec.observation_low, spec.observation_high
-        if np.issubdtype(spec.observation_dtype, np.integer):  # whole numbers know no infinity
+        if np.issubdtype(spec.observation_dtype, np.integer):  # integers have no infinity
             bounds = np.iinfo(spec.observation_dtype)
             low, high = max(low, bounds.min), min(high, bounds.max)
         self.environment = environment

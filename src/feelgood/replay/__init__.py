@@ -1,7 +1,7 @@
-"""Replay: where transitions are kept, and how minibatches are drawn from them."""
+"""Replay: storage of transitions, and the sampling of minibatches."""
 
 from feelgood.replay.priorities import Priorities, PrioritiesState, priorities
-from feelgood.replay.ring import Batch, Replay, ReplayState, Transition, replay
+from feelgood.replay.transitions import Batch, Replay, ReplayState, Transition, replay
 
 __all__ = [
     "Batch",

@@ -1,8 +1,8 @@
 """Priorities of slots in fixed arrays inside XLA, and draws of slots in proportion to them.
 
-Slots lie in blocks of about √capacity. The sum of each block is kept beside it; a draw picks a block by these sums and
-then a slot within it, and a change sums the blocks it touches anew. So both cost about √capacity a slot, on arrays that
-a GPU reads in one go, and no rounding piles up however long a run is.
+Slots lie in blocks of about √capacity, and the sum of each block is stored. A draw picks a block by these sums and then
+a slot within the block. A change sums its blocks again. Both cost about √capacity a slot, on contiguous arrays, which
+suit a GPU, and rounding errors do not accumulate over a run.
 """
 
 import math
@@ -20,12 +20,12 @@ __all__ = ["Priorities", "PrioritiesState", "priorities"]
 
 
 class PrioritiesState(NamedTuple):
-    """What is known of the slots.
+    """Priorities of all slots.
 
     Attributes:
       values: float32 (blocks, block size), the priorities in the order of their slots; 0 past the last slot.
       sums: float32 (blocks,), the sum of each block.
-      largest: float32, the largest priority ever set, at least 1; what a slot is worth that was never tried.
+      largest: float32, the largest priority ever set, at least 1; the priority of a new slot.
     """
 
     values: Array
@@ -38,8 +38,8 @@ class Priorities(NamedTuple):
 
     Attributes:
       init: `() -> state`, every priority 0.
-      set: `(state, slots, values) -> state`, priorities ≥ 0 (B,) of int slots (B,). Of several values for one slot the
-        largest stays.
+      set: `(state, slots, values) -> state`, priorities ≥ 0 (B,) of int slots (B,). If a slot occurs several times, its
+        largest value counts.
       sample: `(key, state, batch_size) -> (slots, probabilities)`, with replacement; slot k has probability
         p_k/Σ_j p_j. A slot of priority 0 is never drawn; some priority must be positive.
     """
@@ -52,7 +52,7 @@ class Priorities(NamedTuple):
 def _draw(weights: Array, uniform: Array) -> Array:
     """The first i with Σ_{j≤i} w_j > uniform·Σ_j w_j and w_i > 0, along the last axis; uniform in [0, 1).
 
-    The second condition is for rounding, which may make a running sum grow at a zero or stop short of the total.
+    The second condition guards against rounding: a running sum may grow at a zero, or stop short of the total.
     """
     reached = jnp.cumsum(weights, -1)
     positive = weights > 0
@@ -67,8 +67,7 @@ def priorities(capacity: int, *, stratified: bool = True) -> Priorities:
     Args:
       capacity: number of slots.
       stratified: whether draw i of B takes its block from the i-th of B equal parts of the total (Schaul et al., 2016),
-        which makes the B draws spread more evenly and leaves the expected counts as they are. Otherwise draws are
-        independent.
+        which spreads the B draws more evenly and keeps the expected counts. Otherwise draws are independent.
 
     References:
       Schaul, Quan, Antonoglou and Silver (2016), "Prioritized experience replay".
@@ -83,7 +82,7 @@ def priorities(capacity: int, *, stratified: bool = True) -> Priorities:
     def set_(state: PrioritiesState, slots: ArrayLike, values: ArrayLike) -> PrioritiesState:
         block, place = jnp.divmod(jnp.asarray(slots, jnp.int32), block_size)
         new = jnp.asarray(values, jnp.float32)
-        # Two writes, so that the result does not depend on the order in which a device writes to one slot.
+        # Two writes, so that the result is the same in whatever order a device writes to one slot.
         table = state.values.at[block, place].set(0).at[block, place].max(new)
         sums = state.sums.at[block].set(table[block].sum(-1))
         return PrioritiesState(table, sums, jnp.maximum(state.largest, jnp.max(new)))
@@ -94,9 +93,9 @@ def priorities(capacity: int, *, stratified: bool = True) -> Priorities:
         if stratified:
             uniform = (jnp.arange(batch_size) + uniform) / batch_size
         block = _draw(state.sums[None], uniform)
-        # A number of its own for the place: what is left of the first has too few bits to tell a million slots apart.
+        # The place needs a second random number: the first has too few bits left to distinguish a million slots.
         place = _draw(state.values[block], jax.random.uniform(key_place, (batch_size,)))
-        slots = jnp.minimum(block * block_size + place, capacity - 1)  # in range even if all is zero or not a number
+        slots = jnp.minimum(block * block_size + place, capacity - 1)  # in range even if all are zero or NaN
         return slots, state.values[block, place] / jnp.sum(state.sums)
 
     return Priorities(init, set_, sample)

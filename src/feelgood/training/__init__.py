@@ -1,6 +1,19 @@
-"""Loops that train agents: inside XLA for functional environments, many runs at a time."""
+"""Training loops: inside XLA for functional environments, and around external ones."""
 
 from feelgood.training.batch import Curves, Interrupted, Progress, run_batch
-from feelgood.training.ingraph import Protocol, Record, RunState, Trainer, trainer
+from feelgood.training.config import ExternalConfig, FunctionalConfig, TrainingConfig
+from feelgood.training.functional import Record, RunState, Trainer, trainer
 
-__all__ = ["Curves", "Interrupted", "Progress", "Protocol", "Record", "RunState", "Trainer", "run_batch", "trainer"]
+__all__ = [
+    "Curves",
+    "ExternalConfig",
+    "FunctionalConfig",
+    "Interrupted",
+    "Progress",
+    "Record",
+    "RunState",
+    "Trainer",
+    "TrainingConfig",
+    "run_batch",
+    "trainer",
+]

@@ -1,4 +1,4 @@
-"""Many runs at a time: `vmap` over runs, sharded over all local devices, in chunks with checkpoints between them."""
+"""Many runs at a time: `vmap` over runs, spread over the local devices, in chunks with checkpoints between them."""
 
 import hashlib
 import signal
@@ -12,26 +12,26 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
 
+from feelgood.parallel import over_devices, padded
 from feelgood.training import checkpoint
-from feelgood.training.ingraph import Record, Trainer
+from feelgood.training.functional import Record, Trainer
 from feelgood.typing import Array
 
 __all__ = ["Curves", "Interrupted", "Progress", "run_batch", "stop_on_signal"]
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user asked to stop; what was done is in the checkpoint."""
+    """The user asked to stop; the work so far is in the checkpoint."""
 
 
 class Curves(NamedTuple):
-    """What a batch of runs leaves behind.
+    """The results of a batch of runs.
 
     Attributes:
-      initial: (runs,) return of the untrained network.
+      initial: (runs,) evaluation return of the untrained network.
       record: a `Record` of NumPy arrays (runs, chunks).
-      agents: the agents' last states, with a leading axis of runs.
+      agents: the agents' final states, with a leading axis of runs.
     """
 
     initial: np.ndarray
@@ -40,7 +40,7 @@ class Curves(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Where a batch stands: chunks that are done, and the curves so far, not to be kept or changed."""
+    """The progress of a batch: finished chunks, and the curves so far, which must be neither kept nor changed."""
 
     chunk: int
     num_chunks: int
@@ -51,7 +51,7 @@ class Progress(NamedTuple):
 
 @contextmanager
 def stop_on_signal():
-    """Turns the first Ctrl-C into a flag that is looked at between chunks; the second acts at once."""
+    """Turns the first Ctrl-C into a flag that the loop reads between chunks; a second one interrupts at once."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -82,58 +82,46 @@ def run_batch(
 ) -> Curves:
     """Trains one run for each seed and returns their curves.
 
-    Runs are independent: each is what it would be alone, up to rounding. One that diverges is marked in its record and
-    leaves the others' bits as they are.
+    Runs are independent: each gives the result that it would give alone, up to rounding. A run that diverges is marked
+    in its record and does not change the others.
 
     Args:
       trainer: the functions of one run.
       num_chunks: evaluation periods of a run.
       seeds: (runs,) integers; run i uses `jax.random.key(seeds[i])`.
       hyper: a pytree of arrays with leading axis `runs`.
-      label: what this batch is; a checkpoint made for another batch is refused.
-      path: where to keep the checkpoint; None keeps none. An existing one is continued from, on any number of devices
-        (to the same bits where the number is the same).
+      label: identifies the batch; the checkpoint of another batch is refused.
+      path: file of the checkpoint; None for no checkpoints. An existing checkpoint is continued, on any number of
+        devices (with the same bits if the number is the same).
       checkpoint_seconds: least time between two checkpoints.
-      keep_last: whether the end is kept too, so that to run the batch again takes no time.
+      keep_last: whether to write a checkpoint at the end too, so that running the batch again takes no time.
       report: called after every chunk.
     """
     seeds = np.asarray(seeds)
     num_runs = len(seeds)
-    devices = jax.local_devices()
-    # Every device gets the same number of runs: the last run is repeated to fill up, and dropped again at the end.
-    padding = -num_runs % len(devices)
-    pad = lambda x: jnp.concatenate([jnp.asarray(x), jnp.repeat(jnp.asarray(x)[-1:], padding, axis=0)])
     values = b"".join(
         np.asarray(leaf).tobytes() for leaf in [seeds, *jax.tree.leaves(jax.tree.map(jnp.asarray, hyper))]
     )
-    keys = jax.vmap(jax.random.key)(pad(seeds))
-    hyper = jax.tree.map(pad, hyper)
+    # Padded once, so that no chunk has to copy its state; the padding is dropped again at the end.
+    keys, hyper = jax.vmap(jax.random.key)(padded(seeds)), padded(hyper)
     label = f"{label} {num_runs} runs {hashlib.sha256(values).hexdigest()[:12]}"
 
-    mesh = Mesh(np.array(devices), ("runs",))
-    runs, same = PartitionSpec("runs"), PartitionSpec()
-    shard = lambda f, specs: jax.shard_map(f, mesh=mesh, in_specs=specs, out_specs=runs, check_vma=False)
+    def begin(key, hyper):
+        key_run, key_evaluate = jax.random.split(key)
+        state = trainer.init(key_run, hyper)
+        return state, trainer.evaluate(key_evaluate, state, hyper)
 
-    def begin(keys, hyper):
-        def one(key, hyper):
-            key_run, key_evaluate = jax.random.split(key)
-            state = trainer.init(key_run, hyper)
-            return state, trainer.evaluate(key_evaluate, state, hyper)
-
-        return jax.vmap(one)(keys, hyper)
-
-    start = jax.jit(shard(begin, (runs, runs)))
-    advance = jax.jit(shard(jax.vmap(trainer.advance, in_axes=(0, 0, None)), (runs, runs, same)), donate_argnums=0)
+    start, advance = over_devices(begin), over_devices(trainer.advance, num_shared=1, num_donated=1)
 
     shapes = jax.eval_shape(start, keys, hyper)
     record = jax.eval_shape(advance, shapes[0], hyper, jnp.int32(0))[1]
     curves = jax.tree.map(lambda x: np.zeros((num_runs, num_chunks), x.dtype), record)
-    # What is saved is without the padding, which depends on the number of devices.
+    # Checkpoints leave out the padding, because it depends on the number of devices.
     cut = lambda tree: jax.tree.map(lambda x: x[:num_runs], tree)
     if path is not None and path.exists():
         like = (*jax.eval_shape(cut, shapes), curves, np.int64(0))
         state, initial, curves, done = checkpoint.load(path, like, label)
-        state, initial, curves = jax.tree.map(pad, state), pad(initial), jax.tree.map(np.array, curves)
+        state, initial, curves = padded(state), padded(initial), jax.tree.map(np.array, curves)
     else:
         (state, initial), done = start(keys, hyper), 0
 

@@ -1,4 +1,4 @@
-"""Checkpoints: the leaves of a tree in one file, written whole or not at all. Loading one never runs code from it."""
+"""Checkpoints: the leaves of a pytree in one file, written atomically. Loading never runs code from the file."""
 
 import zipfile
 from pathlib import Path
@@ -18,14 +18,14 @@ def _is_key(leaf) -> bool:
 
 
 def save(path: Path, tree: Any, label: str) -> None:
-    """Writes a pytree of arrays to `path`, with a label that says what it belongs to."""
+    """Writes a pytree of arrays to `path`, with a label that identifies its run."""
     leaves = jax.tree.leaves(tree)
     arrays: dict[str, Any] = {
         f"leaf_{i}": np.asarray(jax.random.key_data(x) if _is_key(x) else x) for i, x in enumerate(leaves)
     }
 
     def write(partial: Path) -> None:
-        with open(partial, "wb") as file:  # given a name, NumPy would add its own ending
+        with open(partial, "wb") as file:  # given a name, NumPy would add its own suffix
             np.savez(file, label=np.asarray(label), **arrays)
 
     atomically(path, write)
@@ -35,7 +35,7 @@ def load(path: Path, like: Any, label: str) -> Any:
     """Reads a pytree with the structure, shapes and dtypes of `like`.
 
     Raises:
-      ValueError: if the file is damaged, or was written for something else than `label`.
+      ValueError: if the file is damaged, or has another label than `label`.
     """
     leaves, structure = jax.tree.flatten(like)
     try:
@@ -56,11 +56,11 @@ def load(path: Path, like: Any, label: str) -> Any:
                 f"expected {expected.dtype}{expected.shape}"
             )
         if isinstance(leaf, np.ndarray | np.generic):
-            restored.append(array)  # what was NumPy stays so, in full precision
+            restored.append(array)  # NumPy arrays stay NumPy arrays, in full precision
             continue
         data = jnp.asarray(array)
         if _is_key(leaf):
-            # `like` may hold shapes only, which know their kind of key by dtype alone.
+            # `like` may hold shapes only; their dtype determines the kind of key.
             data = jax.random.wrap_key_data(data, impl=jax.random.key_impl(jnp.empty((), leaf.dtype)))
         restored.append(data)
     return jax.tree.unflatten(structure, restored)

@@ -1,4 +1,4 @@
-"""The curve of a run: what training was like is known when a point is due, what its policy is worth some time later."""
+"""The curve of a run. Training statistics are recorded at once; the evaluation return arrives later."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -19,16 +19,16 @@ class Point(NamedTuple):
 
     Attributes:
       step: environment steps so far, of all environments.
-      return_: mean return of the evaluation's episodes, raw rewards; NaN where parameters are no longer finite.
+      return_: mean return of the evaluation's episodes, raw rewards; NaN if parameters are no longer finite.
       return_spread: their standard deviation.
       episode_length: their mean length in steps.
       training_return: mean raw return of the training episodes (lives, where a life is an episode) that ended since the
-        last evaluation; NaN where none did.
-      num_episodes: how many these are.
-      action_changes: share of training steps since then in which an environment did not do what it did in the step
-        before; NaN where there were none. Near 0, what acts takes no notice of what it sees.
-      potential: mean of the potential over the gradient steps since the last evaluation; NaN where there were none.
-      seconds: of work so far, before a resumption too.
+        last evaluation; NaN if none did.
+      num_episodes: the number of these episodes.
+      action_changes: share of training steps since then whose action differs from the one before; NaN if there were
+        none. Near 0, the actions hardly depend on the observations.
+      potential: mean of the potential over the gradient steps since the last evaluation; NaN if there were none.
+      seconds: working time so far, including the time before a resumption.
       is_finite: whether all parameters were finite.
     """
 
@@ -45,10 +45,10 @@ class Point(NamedTuple):
 
 
 class Curve:
-    """The points of a run, and the evaluations that are under way.
+    """The points of a run, and the evaluations in progress.
 
     Attributes:
-      rows: a row for each point, its fields in order; NaN what is not known yet.
+      rows: a row for each point, its fields in order; NaN for values that have not arrived.
       num_reported: points that have been reported, or were never due.
     """
 
@@ -70,24 +70,24 @@ class Curve:
         return len(self.rows) - 1 if step >= self.num_steps else step // self.period
 
     def add(self, point: Point) -> None:
-        """A point whose evaluation is not known."""
+        """Adds a point without its evaluation."""
         self.rows[self.index(point.step)] = point
 
     def is_evaluated(self, step: int) -> bool:
-        """Whether it is known what the policy of a point is worth."""
+        """Whether the evaluation of a point has arrived."""
         return not np.isnan(self.rows[self.index(step), 1])
 
     def is_alive(self, step: int) -> bool:
-        """Whether parameters were finite when last looked at."""
+        """Whether parameters were finite at the last point."""
         return bool(self.rows[self.index(step), -1] != 0)
 
     def evaluate(self, step: int, policy: AgentState) -> None:
-        """Asks what the policy of a point is worth."""
+        """Starts the evaluation of a point."""
         index = self.index(step)
         self._evaluations[index] = self.evaluator.submit(jax.random.fold_in(self.key, index), policy)
 
     def collect(self, step: int) -> None:
-        """Takes in the evaluations that are done, and reports the curve as far as it is known at a step of the run."""
+        """Takes in finished evaluations, and reports all points up to the first that is incomplete."""
         for index, future in list(self._evaluations.items()):
             if future.done():
                 returns, lengths = future.result()
@@ -97,15 +97,15 @@ class Curve:
             if not np.isnan(self.rows[self.num_reported, 0]):
                 self.report(_point(self.rows[self.num_reported]))
             elif self.num_reported >= self.index(step):
-                break  # else no turn ended where it was due
+                break  # otherwise no turn ended at this point
             self.num_reported += 1
 
     def is_waiting(self) -> bool:
-        """Whether evaluations are under way."""
+        """Whether evaluations are in progress."""
         return bool(self._evaluations)
 
     def wait(self, seconds: float) -> None:
-        """Waits for the evaluations that are under way."""
+        """Waits for the evaluations in progress."""
         wait(self._evaluations.values(), timeout=seconds)
 
     def reported_steps(self) -> list[int]:
@@ -113,7 +113,7 @@ class Curve:
         return [int(row[0]) for row in self.rows[: self.num_reported] if not np.isnan(row[0])]
 
     def points(self) -> list[Point]:
-        """All that there are."""
+        """All points so far."""
         return [_point(row) for row in self.rows if not np.isnan(row[0])]
 
 

@@ -1,4 +1,4 @@
-"""Evaluation on external environments: whole episodes with raw rewards, beside the training that goes on."""
+"""Evaluation on external environments: whole episodes with raw rewards, while training goes on."""
 
 import contextlib
 import queue
@@ -14,29 +14,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from feelgood.agents import AgentState
-from feelgood.envs.external import Task
+from feelgood.envs.external import ExternalEnvironment
 from feelgood.typing import Array
 
-__all__ = ["Episodes", "Evaluator", "acting_part", "play", "policy_of", "stacked"]
-
-
-def acting_part(agent: AgentState) -> AgentState:
-    """What acting needs of an agent: no momentum, no moments, no target."""
-    return agent._replace(sampler=agent.sampler._replace(memory=()), target=())
-
-
-def policy_of(agent: AgentState) -> AgentState:
-    """A copy of what acting needs of an agent."""
-    return jax.tree.map(jnp.copy, acting_part(agent))
+__all__ = ["Episodes", "Evaluator", "play", "stacked"]
 
 
 def stacked(stacks: np.ndarray | None, frames: np.ndarray, is_first: np.ndarray, stack: int) -> np.ndarray:
-    """Observations after `frames` (lanes, *frame_shape) arrived: the stacks moved on, or begun anew where `is_first`.
+    """Observations after `frames` (lanes, *frame_shape) arrived: stacks shift by one, or restart if `is_first`.
 
     Args:
       stacks: (lanes, stack, *frame_shape) before, or None at the very start; not changed.
-      frames: what arrived.
+      frames: the new frames.
       is_first: bool (lanes,), whether an episode begins.
       stack: frames in an observation; 1 gives the frames themselves.
     """
@@ -53,37 +42,39 @@ class Episodes:
     """One episode in each lane of a vector environment, a step at a time.
 
     Args:
-      env: from `task.make`; reset here.
-      task: what it belongs to.
-      seed: of the environments.
-      max_steps: an episode is cut off after so many.
+      env: from `environment.make`; reset here.
+      environment: the external environment that made it.
+      seed: seed of the environments.
+      max_steps: episodes are cut off after this number of steps.
 
     Attributes:
-      frames: what the environments show, (lanes, *frame_shape).
-      observations: what a policy sees, (lanes, *observation_shape).
+      frames: the current frames, (lanes, *frame_shape).
+      observations: the current observations, (lanes, *observation_shape).
       time: steps so far.
-      returns: of the episodes so far, (lanes,).
+      returns: returns of the episodes so far, (lanes,).
       lengths: their steps so far, (lanes,).
       is_over: whether all have ended.
     """
 
-    def __init__(self, env: Any, task: Task, *, seed: int, max_steps: int):
-        self._env, self._task, self._max_steps = env, task, max_steps
+    def __init__(self, env: Any, environment: ExternalEnvironment, *, seed: int, max_steps: int):
+        self._env, self._environment, self._max_steps = env, environment, max_steps
         self._playing = np.ones(env.num_envs, bool)
         self.time, self.is_over = 0, False
         self.returns, self.lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, int)
         self.frames = self._shown(env.reset(seed=seed)[0])
-        self.observations = stacked(None, self.frames, self._playing, task.stack)
+        self.observations = stacked(None, self.frames, self._playing, environment.stack)
 
     def _shown(self, seen: Any) -> np.ndarray:
-        return np.asarray(seen, self._task.frame_dtype).reshape(self._env.num_envs, *self._task.frame_shape)
+        return np.asarray(seen, self._environment.frame_dtype).reshape(
+            self._env.num_envs, *self._environment.frame_shape
+        )
 
     def step(self, actions: ArrayLike) -> None:
         """Takes a step in every lane."""
         self.take(self._env.step(np.asarray(actions, np.int64)))
 
     def take(self, answer: tuple[Any, ...]) -> None:
-        """Takes in what the environments answer to a step, as Gymnasium has it."""
+        """Takes in the result of a step, in the form of Gymnasium."""
         seen, rewards, terminated, truncated, _ = answer
         self.frames = self._shown(seen)
         self.returns += np.where(self._playing, rewards, 0)
@@ -91,14 +82,14 @@ class Episodes:
         self._playing &= ~(terminated | truncated)
         self.time += 1
         self.is_over = self.time == self._max_steps or not self._playing.any()
-        # A lane whose episode is over plays on unwatched, on stacks that may span two episodes.
+        # A lane whose episode is over plays on without being counted; its stack may span two episodes.
         none = np.zeros(len(self._playing), bool)
-        self.observations = stacked(self.observations, self.frames, none, self._task.stack)
+        self.observations = stacked(self.observations, self.frames, none, self._environment.stack)
 
 
 def play(
     env: Any,
-    task: Task,
+    environment: ExternalEnvironment,
     act: Callable[[int, np.ndarray], Any],
     *,
     seed: int,
@@ -108,17 +99,17 @@ def play(
     """Plays one episode in each lane of a vector environment.
 
     Args:
-      env: from `task.make`; reset here.
-      task: what it belongs to.
+      env: from `environment.make`; reset here.
+      environment: the external environment that made it.
       act: `(time, observations) -> actions`, both with a leading axis of lanes.
-      seed: of the environments.
-      max_steps: an episode is cut off after so many.
-      on_step: called with all that is seen, the first frames included.
+      seed: seed of the environments.
+      max_steps: episodes are cut off after this number of steps.
+      on_step: called with the frames of every step, including the first.
 
     Returns:
       Returns and lengths of the episodes, (lanes,).
     """
-    episodes = Episodes(env, task, seed=seed, max_steps=max_steps)
+    episodes = Episodes(env, environment, seed=seed, max_steps=max_steps)
     on_step(episodes.frames)
     while not episodes.is_over:
         episodes.step(act(episodes.time, episodes.observations))
@@ -139,53 +130,61 @@ class _Asked(NamedTuple):
 
 @dataclass
 class _Place:
-    """Where one evaluation after the other is played, in the same environments."""
+    """A slot in which evaluations are played one after the other, in the same environments."""
 
-    env: Any = None  # made when first needed
-    answer: "Future[Answer] | None" = None  # None where nothing is played
+    env: Any = None  # made on first use
+    answer: "Future[Answer] | None" = None  # None if the place is free
     episodes: Any = None
 
     def end(self, error: BaseException | None = None) -> None:
-        """Answers with what was played, or with what went wrong."""
+        """Returns the episodes, or the error."""
         assert self.answer is not None
         answer, self.answer = self.answer, None
         if error is None:
             answer.set_result((self.episodes.returns, self.episodes.lengths))
             return
         answer.set_exception(error)
-        env, self.env = self.env, None  # what it would show next nobody knows
+        env, self.env = self.env, None  # its state is unknown after an error
         if env is not None:
             with contextlib.suppress(Exception):
                 env.close()
 
 
 class Evaluator:
-    """Plays evaluation episodes beside the training, each evaluation with the parameters that it was asked with.
+    """Plays evaluation episodes in a thread of its own, each evaluation with the parameters that it was given.
 
-    One thread plays several evaluations side by side, which act in one call: the thread that trains is kept waiting no
-    more often than by one. As soon as one has ended, the next takes its place.
+    The thread plays several evaluations in parallel and chooses all their actions in one call, so that they delay the
+    training thread no more than one evaluation would. When one ends, the next takes its place.
 
     Args:
-      task: the external environment.
+      environment: the external environment.
       exploit_each: `(keys, times, agents, contexts, observations, hyper) -> actions` of several evaluations, jitted.
       begin: `(key, num_lanes, hyper) -> context`, jitted.
       hyper: hyper-parameters.
-      num_episodes: of an evaluation.
-      max_steps: of an episode.
-      num_places: evaluations that are played side by side. Others wait without holding up whoever asked: now and then
-        an episode takes a hundred times as long as most.
+      num_episodes: episodes of an evaluation.
+      max_steps: longest episode.
+      num_places: evaluations played in parallel. Others wait in a queue and do not hold up training, because now and
+        then an episode takes a hundred times as long as most.
     """
 
-    MOST_WAITING = 30  # a copy of the parameters each
+    MOST_WAITING = 30  # each holds a copy of the parameters
 
     def __init__(
-        self, task: Task, exploit_each, begin, hyper, *, num_episodes: int, max_steps: int, num_places: int = 1
+        self,
+        environment: ExternalEnvironment,
+        exploit_each,
+        begin,
+        hyper,
+        *,
+        num_episodes: int,
+        max_steps: int,
+        num_places: int = 1,
     ):
-        self._task, self._exploit_each, self._begin, self._hyper = task, exploit_each, begin, hyper
+        self._environment, self._exploit_each, self._begin, self._hyper = environment, exploit_each, begin, hyper
         self._num_episodes, self._max_steps = num_episodes, max_steps
         self._places = [_Place() for _ in range(num_places)]
         self._table: Any = None  # key, policy and context of every place
-        self._seen = np.zeros((num_places, num_episodes, *task.observation_shape), task.frame_dtype)
+        self._seen = np.zeros((num_places, num_episodes, *environment.observation_shape), environment.frame_dtype)
         self._room = threading.Semaphore(num_places + self.MOST_WAITING)
         self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()  # None wakes the thread to its end
         self._is_closing = threading.Event()
@@ -193,9 +192,9 @@ class Evaluator:
         self._thread.start()
 
     def submit(self, key: Array, agent: Any) -> "Future[Answer]":
-        """Asks for an evaluation of `policy_of(agent)`, its returns and lengths; waits first where too many wait."""
+        """Queues an evaluation of `policy_of(agent)`, for returns and lengths. Blocks if the queue is full."""
         if self._is_closing.is_set():
-            raise RuntimeError("an evaluator that is closed plays nothing")
+            raise RuntimeError("the evaluator is closed")
         self._room.acquire()
         asked = _Asked(Future(), key, agent)
         asked.answer.add_done_callback(lambda _: self._room.release())
@@ -209,14 +208,14 @@ class Evaluator:
             try:
                 if playing:
                     self._step(playing)
-            except BaseException as error:  # whoever asked will know what to do
+            except BaseException as error:  # passed on to the caller of `submit`
                 for i in playing:
                     if self._places[i].answer is not None:
                         self._places[i].end(error)
                 self._table = None
 
     def _fill(self) -> None:
-        """Lets those that wait take the places that are free; waits for one where nothing is played."""
+        """Gives free places to queued evaluations; waits for one if all places are free."""
         for i in [i for i, place in enumerate(self._places) if place.answer is None]:
             try:
                 asked = self._asked.get(block=all(place.answer is None for place in self._places))
@@ -236,7 +235,7 @@ class Evaluator:
         """Begins the episodes of an evaluation."""
         place = self._places[i]
         if place.env is None:
-            place.env = self._task.make(self._num_episodes, False)
+            place.env = self._environment.make(self._num_episodes, False)
         key_seed, key_context, key_act = jax.random.split(asked.key, 3)
         one = key_act, asked.agent, self._begin(key_context, self._num_episodes, self._hyper)
         if self._table is None:
@@ -244,22 +243,24 @@ class Evaluator:
         else:
             self._table = _put(self._table, i, one)
         seed = int(jax.random.randint(key_seed, (), 0, 2**30))
-        place.episodes = Episodes(place.env, self._task, seed=seed, max_steps=self._max_steps)
+        place.episodes = Episodes(place.env, self._environment, seed=seed, max_steps=self._max_steps)
 
     def _step(self, playing: Sequence[int]) -> None:
-        """A step of all that are playing; what one of them breaks, breaks that one."""
+        """One step of all evaluations in progress; an error in one does not affect the others."""
         times = np.zeros(len(self._places), np.int32)
         for i in playing:
             times[i], self._seen[i] = self._places[i].episodes.time, self._places[i].episodes.observations
         keys, policies, contexts = self._table
         actions = np.asarray(self._exploit_each(keys, times, policies, contexts, self._seen, self._hyper), np.int64)
-        if self._task.steps_by_itself:
+        if self._environment.steps_by_itself:
             for i in playing:
                 self._places[i].env.send(actions[i])
         for i in playing:
             place = self._places[i]
             try:
-                place.episodes.take(place.env.recv() if self._task.steps_by_itself else place.env.step(actions[i]))
+                place.episodes.take(
+                    place.env.recv() if self._environment.steps_by_itself else place.env.step(actions[i])
+                )
             except BaseException as error:
                 place.end(error)
                 continue
@@ -267,11 +268,11 @@ class Evaluator:
                 place.end()
 
     def close(self) -> None:
-        """Stops what is under way and closes the environments."""
+        """Cancels the evaluations and closes the environments."""
         self._is_closing.set()
         self._asked.put(None)
         self._thread.join()
-        self._asked.put(None)  # the thread may have taken the other
+        self._asked.put(None)  # the thread may have taken the first
         while (asked := self._asked.get()) is not None:
             asked.answer.cancel()
         for place in self._places:

@@ -1,4 +1,4 @@
-"""Environments that step together, as a loop sees them: what arrives, what it adds up to, which begin anew."""
+"""A group of environments that step together: their arrivals, training statistics and staggered resets."""
 
 import contextlib
 import time
@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.typing import ArrayLike
 
-from feelgood.envs.external import Task
+from feelgood.envs.external import ExternalEnvironment
 from feelgood.replay.frames import Arrival
 
 __all__ = ["Group", "Tally"]
 
 
 class Tally(NamedTuple):
-    """What has happened in training.
+    """Training statistics.
 
     Attributes:
       num_ended: episodes that ended.
       ended_return: sum of their raw returns.
-      num_followed: actions that another one came before, in the same episode.
-      num_changes: how many of these are not what was done before.
+      num_followed: actions that follow another one in the same episode.
+      num_changes: the number of these that differ from the action before.
     """
 
     num_ended: int = 0
@@ -31,32 +31,32 @@ class Tally(NamedTuple):
 
 
 class Group:
-    """A vector environment in training, with a thread of its own that waits for actions and takes the step.
+    """A vector environment in training; its own thread waits for actions and takes the step.
 
     Args:
-      task: what it belongs to.
-      num_lanes: environments in it.
+      environment: the external environment.
+      num_lanes: environments in the group.
 
     Attributes:
-      tally: what has happened since it was last set to `Tally()`.
-      seconds_waiting: that its thread has spent until actions were known.
-      seconds_stepping: that its steps have taken.
+      tally: statistics since it was last set to `Tally()`.
+      seconds_waiting: time that its thread has waited for actions.
+      seconds_stepping: time that its steps have taken.
     """
 
-    def __init__(self, task: Task, num_lanes: int):
+    def __init__(self, environment: ExternalEnvironment, num_lanes: int):
         self.tally = Tally()
         self.seconds_waiting = self.seconds_stepping = 0.0
-        self._task, self._num_lanes = task, num_lanes
-        self._env: Any = task.make(num_lanes, True)
+        self._environment, self._num_lanes = environment, num_lanes
+        self._env: Any = environment.make(num_lanes, True)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="environments")
         self._answer: Future[tuple[np.ndarray, tuple[Any, ...]]] | None = None
 
     def begin(self, seed: int, stagger: np.ndarray) -> None:
-        """Begins new episodes everywhere.
+        """Begins new episodes in all environments.
 
         Args:
-          seed: of the environments.
-          stagger: int (lanes,), after how many steps each begins anew once; 0 for not at all.
+          seed: seed of the environments.
+          stagger: int (lanes,), the step at which each environment is reset once; 0 for never.
         """
         frames = self._frames(self._env.reset(seed=seed)[0])
         none, zeros = np.zeros(self._num_lanes, bool), np.zeros(self._num_lanes, np.int32)
@@ -66,10 +66,10 @@ class Group:
         self._first = Arrival(frames, ~none, zeros, zeros.astype(np.float32), none)
 
     def _frames(self, seen: Any) -> np.ndarray:
-        return np.asarray(seen, self._task.frame_dtype).reshape(self._num_lanes, *self._task.frame_shape)
+        return np.asarray(seen, self._environment.frame_dtype).reshape(self._num_lanes, *self._environment.frame_shape)
 
     def send(self, actions: ArrayLike) -> None:
-        """Lets the environments step once actions are known; waits neither for these nor for the environments."""
+        """Steps the environments as soon as the actions are computed; returns at once."""
         self._answer = self._thread.submit(self._step, actions)
 
     def _step(self, actions: ArrayLike) -> tuple[np.ndarray, tuple[Any, ...]]:
@@ -82,17 +82,17 @@ class Group:
         return chosen, seen
 
     def receive(self) -> Arrival:
-        """What the environments answer, once all have; after `begin` their first frames."""
+        """Waits for the step and returns its arrival; after `begin` the first frames."""
         if self._answer is None:
             return self._first
         actions, (seen, rewards, terminated, truncated, _) = self._answer.result()
         self._num_steps += 1
-        # An environment resets itself in the step after its end: whatever it shows then begins an episode.
-        is_first, anew = self._ended, self._stagger == self._num_steps
-        if self._task.reset_lanes is not None and anew.any():
-            seen = self._task.reset_lanes(self._env, anew)
-            is_first, terminated, truncated = is_first | anew, terminated & ~anew, truncated & ~anew
-            rewards, self._returns[anew] = np.where(anew, 0, rewards), 0
+        # An environment resets itself in the step after its end, so the frame of that step begins an episode.
+        is_first, is_reset = self._ended, self._stagger == self._num_steps
+        if self._environment.reset_lanes is not None and is_reset.any():
+            seen = self._environment.reset_lanes(self._env, is_reset)
+            is_first, terminated, truncated = is_first | is_reset, terminated & ~is_reset, truncated & ~is_reset
+            rewards, self._returns[is_reset] = np.where(is_reset, 0, rewards), 0
         self._ended = terminated | truncated
         self._returns += rewards
         follows = self._acted & ~is_first
@@ -108,10 +108,10 @@ class Group:
         return Arrival(self._frames(seen), is_first, actions.astype(np.int32), reward, np.asarray(terminated))
 
     def close(self) -> None:
-        """Ends the environments."""
+        """Closes the environments."""
         self._thread.shutdown()
         if self._answer is not None and self._answer.exception() is not None:
-            # Their answers may never come; whoever asked for them knows why. What is left of them ends with us.
+            # The step failed, and `receive` has raised its error. Environments that hang end with this process.
             with contextlib.suppress(Exception):
                 self._env.close(terminate=True)
             return

@@ -1,9 +1,9 @@
-"""A long run on disk as it goes: frames as they come, all else now and then, in a thread of its own.
+"""Writes a long run to disk: each frame when it arrives, the rest at checkpoints, in a thread of its own.
 
-A replay of a million frames is too large to be written whole at every checkpoint, and need not be: its rows never
-change once written. So each row goes to a file of rows when it arrives, a ring some rows longer than the replay, and a
-checkpoint holds only the rest. As long as fewer than these spare rows arrive between two checkpoints, every row that
-the last checkpoint speaks of is still there.
+A replay of a million frames is too large to be written at every checkpoint, and its rows never change once written. So
+each row goes to a file when it arrives. This file is a ring with some spare rows more than the replay, and a checkpoint
+holds only the rest of the state. If fewer rows than the spare ones arrive between two checkpoints, the file still holds
+every row of the last checkpoint.
 """
 
 import os
@@ -21,13 +21,13 @@ __all__ = ["Journal"]
 
 
 class Journal:
-    """Writes a run to a folder, in the order of the calls; a call waits for the disk only where it is far behind.
+    """Writes a run to a folder, in the order of the calls; a call blocks only if the disk is far behind.
 
-    An error of the disk is raised by the call after it, or by `flush`.
+    An error of the disk is raised by the next call, or by `flush`.
 
     Args:
-      folder: where the run is kept.
-      label: what run it is; another one's checkpoint is refused.
+      folder: the folder of the run.
+      label: identifies the run; the checkpoint of another run is refused.
       num_rows: rows of the replay.
       num_spare: rows that may arrive between two checkpoints.
       row: an array of the shape and dtype of one row.
@@ -39,7 +39,7 @@ class Journal:
         self._row_bytes = int(np.prod(self._shape)) * self._dtype.itemsize
         self._state, self._frames, self._folder = folder / "state.npz", folder / "frames.bin", folder
         folder.mkdir(parents=True, exist_ok=True)
-        for path in folder.glob("*.partial"):  # of a process that was killed
+        for path in folder.glob("*.partial"):  # left by a killed process
             path.unlink(missing_ok=True)
         num_bytes = self._num_places * self._row_bytes
         num_kept = self._frames.stat().st_size if self._frames.exists() else None
@@ -52,25 +52,25 @@ class Journal:
                 os.ftruncate(self._file, num_bytes)
         except OSError as error:
             os.close(self._file)
-            if num_kept is None:  # what another run left is not ours to remove
+            if num_kept is None:  # an older file may belong to another run
                 self._frames.unlink(missing_ok=True)
             raise OSError(
                 f"folder {folder} has no room for the replay of {num_bytes / 1e9:.2f} GB ({error.strerror}); "
                 "choose another disk, a smaller capacity, or no checkpoints"
             ) from error
-        self._tasks: queue.Queue[Callable[[], None] | None] = queue.Queue(maxsize=64)
+        self._calls: queue.Queue[Callable[[], None] | None] = queue.Queue(maxsize=64)
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
 
     def _work(self) -> None:
-        while (task := self._tasks.get()) is not None:
+        while (call := self._calls.get()) is not None:
             if self._error is None:
                 try:
-                    task()
-                except Exception as error:  # whatever it is, the loop must hear of it
+                    call()
+                except Exception as error:  # `_check` raises it in the training thread
                     self._error = error
-            self._tasks.task_done()
+            self._calls.task_done()
 
     def _check(self) -> None:
         if self._error is not None:
@@ -79,17 +79,17 @@ class Journal:
                 "it can be resumed from its last checkpoint"
             ) from self._error
 
-    def _put(self, task: Callable[[], None]) -> None:
+    def _put(self, call: Callable[[], None]) -> None:
         self._check()
-        self._tasks.put(task)
+        self._calls.put(call)
 
     def flush(self) -> None:
-        """Waits until all is on disk."""
-        self._tasks.join()
+        """Waits until everything is on disk."""
+        self._calls.join()
         self._check()
 
     def row(self, index: int, row: np.ndarray) -> None:
-        """Keeps the row that arrived as number `index`, counted from 0."""
+        """Writes row number `index`, counted from 0."""
 
         def write() -> None:
             os.pwrite(self._file, np.ascontiguousarray(row).tobytes(), self._offset(index))
@@ -100,14 +100,14 @@ class Journal:
         return index % self._num_places * self._row_bytes
 
     def snapshot(self, step: int, tree: Any) -> None:
-        """Keeps a policy whose evaluation is under way."""
+        """Writes a policy whose evaluation is in progress."""
         self._put(lambda: checkpoint.save(self._snapshot(step), tree, self._label))
 
     def _snapshot(self, step: int) -> Path:
         return self._folder / f"evaluating-{step}.npz"
 
     def checkpoint(self, tree: Any, evaluated: list[int]) -> None:
-        """Keeps all but the rows; snapshots of the steps in `evaluated` are needed no more."""
+        """Writes everything but the rows, and deletes the snapshots of the steps in `evaluated`."""
 
         def write() -> None:
             os.fsync(self._file)
@@ -118,7 +118,7 @@ class Journal:
         self._put(write)
 
     def restore(self, like: Any) -> Any | None:
-        """The last checkpoint, or None where there is none; then what another run left is removed."""
+        """The last checkpoint; if there is none, returns None and deletes the snapshots of other runs."""
         if not self._state.exists():
             for path in self._folder.glob("evaluating-*.npz"):
                 path.unlink(missing_ok=True)
@@ -132,7 +132,7 @@ class Journal:
         return found
 
     def rows(self, num_written: int) -> np.ndarray:
-        """The rows of the replay after `num_written` had arrived, each where the replay has it; zeros elsewhere."""
+        """The rows of the replay after `num_written` arrivals, in the order of the replay; zeros elsewhere."""
         table = np.zeros((self._num_rows, *self._shape), self._dtype)
         for index in range(max(num_written - self._num_rows, 0), num_written):
             data = os.pread(self._file, self._row_bytes, self._offset(index))
@@ -140,16 +140,16 @@ class Journal:
         return table
 
     def snapshots(self, like: Any) -> dict[int, Any]:
-        """The policies whose evaluations were under way, by step."""
+        """The policies whose evaluations were in progress, by step."""
         steps = [int(path.stem.partition("-")[2]) for path in self._folder.glob("evaluating-*.npz")]
         return {step: checkpoint.load(self._snapshot(step), like, self._label) for step in sorted(steps)}
 
     def forget(self, step: int) -> None:
-        """Removes a snapshot."""
+        """Deletes a snapshot."""
         self._snapshot(step).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Waits until all that can be is on disk."""
-        self._tasks.put(None)
+        """Writes the remaining calls to disk and closes the file."""
+        self._calls.put(None)
         self._thread.join()
         os.close(self._file)

@@ -1,7 +1,7 @@
 """Policies on disk: a folder without code.
 
-It holds `policy.npz`, the arrays by their names in the agent's state, and `policy.json`, all else: the agent by its
-name in the zoo, its hyper-parameters and options, the task, and the versions that it was made with.
+`policy.npz` holds the arrays by their names in the agent's state. `policy.json` holds the rest: the agent's name in the
+zoo, its hyper-parameters and options, the environment, and the versions of the software.
 """
 
 import dataclasses
@@ -21,12 +21,12 @@ import numpy as np
 from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal
 from feelgood.checks import check_count, check_kind
 from feelgood.envs import Environment
-from feelgood.envs.external import Task, functional_task, vector_task
+from feelgood.envs.external import ExternalEnvironment, functional_as_external, vector_environment
 from feelgood.files import atomically
 from feelgood.runs import store
 from feelgood.runs.machine import describe_machine
-from feelgood.training.evaluation import policy_of
-from feelgood.training.policy import OWN, Origin, Policy, make_task, playing_parts, zoo_agent
+from feelgood.training.acting import acting, policy_of
+from feelgood.training.policy import OWN, Origin, Policy, make_environment, zoo_agent
 
 __all__ = ["find_policy", "load_policy", "save_policy"]
 
@@ -40,9 +40,9 @@ def _named(state: AgentState) -> dict[str, Any]:
 
 
 def save_policy(folder: str | Path, policy: Policy) -> list[Path]:
-    """Keeps a policy in a folder, as `policy.npz` and `policy.json`; both are returned.
+    """Writes a policy to a folder, as `policy.npz` and `policy.json`; returns both paths.
 
-    An agent or a task of your own is not written down; `load_policy` must be given it again.
+    Your own agents and environments are not stored; pass them to `load_policy` again.
     """
     folder = Path(folder)
     buffer = io.BytesIO()
@@ -54,7 +54,11 @@ def save_policy(folder: str | Path, policy: Policy) -> list[Path]:
         "agent": policy.agent,
         "hyper": {name: float(value) for name, value in policy.hyper.items()},
         "options": dataclasses.asdict(policy.options),
-        "task": {"kind": policy.origin.kind, "name": policy.origin.name, "settings": dict(policy.origin.settings)},
+        "environment": {
+            "kind": policy.origin.kind,
+            "name": policy.origin.name,
+            "settings": dict(policy.origin.settings),
+        },
         "num_chains": policy.num_chains,
         "arrays": hashlib.sha256(data).hexdigest(),
         "versions": describe_machine()["versions"],
@@ -63,7 +67,7 @@ def save_policy(folder: str | Path, policy: Policy) -> list[Path]:
     try:
         text = json.dumps(about, indent=2) + "\n"
     except TypeError as error:
-        raise ValueError(f"settings of env {policy.origin.name!r} cannot be written down: {error}") from error
+        raise ValueError(f"settings of env {policy.origin.name!r} cannot be stored: {error}") from error
     paths = [folder / "policy.npz", folder / "policy.json"]
     atomically(paths[0], lambda partial: partial.write_bytes(data))
     store.write_text(paths[1], text)
@@ -71,7 +75,7 @@ def save_policy(folder: str | Path, policy: Policy) -> list[Path]:
 
 
 def find_policy(run: str | Path) -> Path:
-    """The folder of the policy of a run: `run` itself, or what lies in it.
+    """The folder of the policy of a run: `run` itself, or a folder in it.
 
     Raises:
       ValueError: if there is none, or more than one.
@@ -94,7 +98,7 @@ _FIELDS = {
     "agent": str,
     "hyper": dict,
     "options": dict,
-    "task": dict,
+    "environment": dict,
     "num_chains": int,
     "arrays": str,
 }
@@ -104,21 +108,21 @@ def load_policy(
     folder: str | Path,
     *,
     make_agent: Callable[[Spaces, Any], Agent] | None = None,
-    task: Task | Environment | Callable[[int, bool], Any] | None = None,
+    environment: ExternalEnvironment | Environment | Callable[[int, bool], Any] | None = None,
 ) -> Policy:
-    """Reads a policy that `save_policy` kept. Loading runs no code from the folder.
+    """Reads a policy written by `save_policy`. Loading runs no code from the folder.
 
     Args:
-      folder: of the policy, or of the run that it belongs to.
-      make_agent: for an agent of your own; that of the zoo if not given.
-      task: for an environment of your own, as `feelgood.train` takes it (a `Task`, a functional environment, a function
-        `(num_envs, training) -> VectorEnv`), or to play another one with the same spaces.
+      folder: the folder of the policy, or of its run.
+      make_agent: your own agent; by default the agent of the zoo.
+      environment: your own environment, as for `feelgood.train`: an `ExternalEnvironment`, a functional environment, or
+        a function `(num_envs, training) -> VectorEnv`; or another environment with the same spaces.
 
     Raises:
-      ValueError: if there is no policy, or its files are damaged, or do not fit the agent or the task.
+      ValueError: if there is no policy, or its files are damaged, or do not match the agent or the environment.
     """
     folder = find_policy(folder)
-    about = store.read_manifest(folder / "policy.json")
+    about = _as_now(store.read_manifest(folder / "policy.json"))
     for name, kind in _FIELDS.items():
         if not isinstance(about.get(name), kind):
             raise ValueError(
@@ -129,32 +133,40 @@ def load_policy(
         raise ValueError(f"policy {folder} has format {about['format']}, this version of feelgood reads {_FORMAT}")
     try:
         options = Options(**{**about["options"], "hidden": tuple(about["options"]["hidden"])})
-        origin = Origin(*(about["task"][name] for name in Origin._fields))
+        origin = Origin(*(about["environment"][name] for name in Origin._fields))
         hyper = {name: float(value) for name, value in about["hyper"].items()}
         check_count("num_chains", about["num_chains"])
     except (TypeError, KeyError, ValueError) as error:
         raise ValueError(f"policy {folder} cannot be read: policy.json holds what does not fit ({error})") from error
     if make_agent is None:
         if about["agent"] == OWN:
-            raise ValueError(f"policy {folder} is of an agent of your own; give load_policy its make_agent")
+            raise ValueError(f"policy {folder} needs your own agent; pass make_agent to load_policy")
         make_agent = zoo_agent(about["agent"], options)
         missing = sorted(ZOO[about["agent"]].hyper.keys() - hyper.keys())
         if missing:
             raise ValueError(f"policy {folder} does not fit agent {about['agent']!r}: it lacks {', '.join(missing)}")
-    if task is None:
+    if environment is None:
         if origin.kind == OWN:
-            raise ValueError(f"policy {folder} is of a task of your own; give load_policy its task")
-        task = make_task(origin)
-    elif isinstance(task, Environment):
-        task = functional_task(task)
-    elif callable(task):
-        task = vector_task(task, origin.name)
-    check_kind("task", task, Task, "a Task, an Environment or a function")
-    parts = playing_parts(task, make_agent, about["num_chains"], hyper, anneal)
-    shapes = jax.eval_shape(parts.init, jax.random.key(0), jax.tree.map(jnp.float32, hyper))[0]
+            raise ValueError(f"policy {folder} needs your own environment; pass environment to load_policy")
+        environment = make_environment(origin)
+    elif isinstance(environment, Environment):
+        environment = functional_as_external(environment)
+    elif callable(environment):
+        environment = vector_environment(environment, origin.name)
+    check_kind("environment", environment, ExternalEnvironment, "an ExternalEnvironment, an Environment or a function")
+    init = acting(environment, make_agent, anneal, about["num_chains"]).init
+    shapes = jax.eval_shape(init, jax.random.key(0), jax.tree.map(jnp.float32, hyper))
     like = jax.eval_shape(policy_of, shapes)
     state = _read(folder, about["arrays"], like)
-    return Policy(task, make_agent, hyper, state, about["agent"], origin, options, about["num_chains"])
+    return Policy(environment, make_agent, hyper, state, about["agent"], origin, options, about["num_chains"])
+
+
+def _as_now(about: dict[str, Any]) -> dict[str, Any]:
+    """A policy.json in today's names; earlier versions wrote "task" and the hyper-parameter "average"."""
+    about = {{"task": "environment"}.get(name, name): value for name, value in about.items()}
+    if isinstance(about.get("hyper"), dict):
+        about["hyper"] = {{"average": "average_decay"}.get(name, name): value for name, value in about["hyper"].items()}
+    return about
 
 
 def _read(folder: Path, digest: str, like: AgentState) -> AgentState:
@@ -162,7 +174,7 @@ def _read(folder: Path, digest: str, like: AgentState) -> AgentState:
     try:
         data = (folder / "policy.npz").read_bytes()
         if hashlib.sha256(data).hexdigest() != digest:
-            raise ValueError("policy.npz is not the file that policy.json speaks of")
+            raise ValueError("policy.npz does not match policy.json")
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (zipfile.BadZipFile, KeyError, EOFError, OSError, ValueError, TypeError, AttributeError) as error:
@@ -174,7 +186,7 @@ def _read(folder: Path, digest: str, like: AgentState) -> AgentState:
     for name, leaf in expected.items():
         if (arrays[name].shape, arrays[name].dtype) != (leaf.shape, leaf.dtype):
             raise ValueError(
-                f"policy {folder} does not fit its agent or task: {name} is {arrays[name].dtype}{arrays[name].shape}, "
-                f"expected {leaf.dtype}{leaf.shape}"
+                f"policy {folder} does not fit its agent or environment: {name} is "
+                f"{arrays[name].dtype}{arrays[name].shape}, expected {leaf.dtype}{leaf.shape}"
             )
     return jax.tree.unflatten(jax.tree.structure(like), [jnp.asarray(arrays[name]) for name in expected])

@@ -13,7 +13,7 @@ from feelgood.envs import Environment, Spec, Step, nchain
 from feelgood.envs.diagnostic import constant_reward, truncation, two_armed
 from feelgood.replay import Batch
 from feelgood.samplers import Info, SamplerState
-from feelgood.training import Protocol, trainer
+from feelgood.training import FunctionalConfig, trainer
 
 BATCH_SIZE = 6
 
@@ -86,23 +86,25 @@ def spy(num_updates=0, *, explore=_stamp, exploit=lambda key, *_: jnp.int32(1), 
     return make
 
 
-SPIED = Protocol(
+SPIED = FunctionalConfig(
     num_steps=40,
-    num_warmup_steps=9,
-    steps_per_block=5,
-    num_updates=2,
+    learning_starts=9,
+    train_frequency=5,
+    replay_ratio=2.0,
     batch_size=BATCH_SIZE,
     capacity=30,
-    target_period=10,
+    target_update_period=10,
     evaluation_period=20,
     discount=0.5,
 )
+# The first of eight blocks ends at step 5 and does not learn; the second ends at step 10, after `learning_starts`.
+NUM_UPDATES = 70
 
 
 @functools.cache
 def spied():
-    """Whole runs of the spy on `counter`: states after the warm-up and after each chunk, and the chunks' records."""
-    one = trainer(counter(), spy(SPIED.num_steps * SPIED.num_updates), SPIED)
+    """Whole runs of the spy on `counter`: states at the start and after each chunk, and the chunks' records."""
+    one = trainer(counter(), spy(NUM_UPDATES), SPIED)
     states = [jax.jit(jax.vmap(one.init, (0, None)))(jax.vmap(jax.random.key)(jnp.arange(3)), {})]
     records = []
     advance = jax.jit(jax.vmap(one.advance, (0, None, None)))
@@ -118,7 +120,7 @@ def log_of(run=0):
 
 
 # Blocks have 10 gradient steps and chunks 40: periods that divide both, none, or share a factor, short and long.
-@pytest.mark.parametrize("period", [5, 4, 15, 7, 60])
+@pytest.mark.parametrize("period", [5, 4, 15, 7, 60, 1, 2, 10])
 def test_the_target_is_the_network_as_it_was_at_the_last_multiple_of_the_period(period):
     def make(spaces, hyper):
         agent = spy()(spaces, hyper)
@@ -131,43 +133,59 @@ def test_the_target_is_the_network_as_it_was_at_the_last_multiple_of_the_period(
 
         def init(key):
             state = agent.init(key)
-            return state._replace(sampler=SamplerState(state.sampler.params, jnp.zeros(80)))
+            return state._replace(sampler=SamplerState(state.sampler.params, jnp.zeros(NUM_UPDATES)))
 
         return agent._replace(init=init, update=update)
 
-    one = trainer(constant_reward().environment, make, dataclasses.replace(SPIED, target_period=period))
+    one = trainer(constant_reward().environment, make, dataclasses.replace(SPIED, target_update_period=period))
     state = one.init(jax.random.key(0), {})
     advance = jax.jit(one.advance)
     for chunk in range(2):
         state, _ = advance(state, {}, jnp.int32(chunk))
-        num_gradients = 40 * (chunk + 1)
+        num_gradients = 40 * (chunk + 1) - 10
         assert state.agent.sampler.params == num_gradients
         assert state.agent.target == num_gradients // period * period
-    np.testing.assert_array_equal(state.agent.sampler.memory, np.arange(80) // period * period)
+    np.testing.assert_array_equal(state.agent.sampler.memory, np.arange(NUM_UPDATES) // period * period)
 
 
 def test_targets_are_copied_in_time_when_gradient_steps_are_more_than_an_int32_can_count():
     chunk, period = 2**31 // 40 + 12, 15
-    one = trainer(constant_reward().environment, spy(), dataclasses.replace(SPIED, target_period=period))
+    one = trainer(constant_reward().environment, spy(), dataclasses.replace(SPIED, target_update_period=period))
     state, _ = jax.jit(one.advance)(one.init(jax.random.key(0), {}), {}, jnp.int32(chunk))
-    copied = [k for k in range(1, 41) if (40 * chunk + k) % period == 0]
+    copied = [k for k in range(1, 41) if (40 * chunk - 10 + k) % period == 0]
     assert state.agent.target == copied[-1] < 40
 
 
-def test_the_warm_up_comes_on_top_of_the_budget_and_without_updates():
+def test_steps_before_learning_starts_count_in_the_budget_and_bring_no_updates():
     states, _ = spied()
-    assert [int(state.replay.size[0]) for state in states] == [9, 29, 30]
-    assert [int(state.replay.head[0]) for state in states] == [9, 29, (9 + 40) % 30]
-    np.testing.assert_array_equal(log_of()["num_data"], np.repeat(np.minimum(9 + 5 * np.arange(1, 9), 30), 10))
+    assert [int(state.replay.size[0]) for state in states] == [0, 20, 30]
+    assert [int(state.replay.head[0]) for state in states] == [0, 20, 40 % 30]
+    assert [int(state.agent.sampler.params[0]) for state in states] == [0, 30, NUM_UPDATES]
+    np.testing.assert_array_equal(log_of()["num_data"], np.repeat(np.minimum(5 * np.arange(2, 9), 30), 10))
+
+
+@pytest.mark.parametrize(
+    ("learning_starts", "num_blocks"), [(0, 8), (5, 8), (6, 7), (20, 5), (21, 4), (40, 1), (41, 0)]
+)
+def test_a_block_learns_if_learning_starts_by_its_end(learning_starts, num_blocks):
+    config = dataclasses.replace(SPIED, learning_starts=learning_starts)
+    one = trainer(counter(), spy(), config)
+    state, potentials = one.init(jax.random.key(0), {}), []
+    for chunk in range(2):
+        state, record = jax.jit(one.advance)(state, {}, jnp.int32(chunk))
+        potentials.append(float(record.potential))
+    assert state.agent.sampler.params == 10 * num_blocks
+    # The spy's potential is 0; a period without gradient steps has none.
+    assert np.isnan(potentials).tolist() == [num_blocks <= 4, num_blocks == 0]
 
 
 def test_progress_is_the_share_of_the_budget_used_at_the_start_of_the_block():
     states, _ = spied()
-    # 200 times progress: 0 in the warm-up and in the first block of five steps, then 25 more in each of eight blocks.
-    expected = np.repeat([0, 0, 25, 50, 75, 100, 125, 150, 175], [9, *[5] * 8])
+    # 200 times progress: 0 in the first block of five steps, then 25 more in each of eight blocks.
+    expected = np.repeat([0, 25, 50, 75, 100, 125, 150, 175], 5)
     ring = np.asarray(states[-1].replay.data.action[0])
-    np.testing.assert_array_equal(ring[np.arange(19, 49) % 30], expected[-30:])
-    np.testing.assert_array_equal(states[1].replay.data.action[0, :29], expected[:29])
+    np.testing.assert_array_equal(ring[np.arange(10, 40) % 30], expected[-30:])
+    np.testing.assert_array_equal(states[1].replay.data.action[0, :20], expected[:20])
 
 
 def test_minibatches_hold_transitions_that_were_collected_and_all_of_them_in_time():
@@ -175,16 +193,17 @@ def test_minibatches_hold_transitions_that_were_collected_and_all_of_them_in_tim
     log = log_of()
     rings = [np.asarray(state.replay.data.observation[0]) for state in states]
     batch = log["batch"]
-    for i in range(80):
-        chunk, collected = i // 40, 9 + 5 * (i // 10 + 1)
+    for i in range(NUM_UPDATES):
+        block = i // 10 + 1
+        chunk, collected = block // 4, 5 * (block + 1)
         # Slots written by the end of the chunk, less those written after this update.
         age = (collected - 1 - batch.slot[i]) % 30
         assert (age < min(collected, 30)).all()
-        written_later = (batch.slot[i] - collected) % 30 < 9 + 20 * (chunk + 1) - collected
+        written_later = (batch.slot[i] - collected) % 30 < 20 * (chunk + 1) - collected
         kept = ~written_later
         np.testing.assert_array_equal(batch.observation[i][kept], rings[chunk + 1][batch.slot[i]][kept])
     assert (batch.observation > 0).all()
-    assert set(rings[1][:29]) <= set(batch.observation.ravel())
+    assert set(rings[1][:20]) <= set(batch.observation.ravel())
 
 
 def test_transitions_know_their_true_successor_their_reward_and_the_start_of_their_episode():
@@ -195,20 +214,19 @@ def test_transitions_know_their_true_successor_their_reward_and_the_start_of_the
     np.testing.assert_array_equal(batch.bootstrap_discount, np.where(batch.observation % 100 == 6, 0, 0.5))
 
 
-def test_episodes_run_on_across_blocks_chunks_and_the_warm_up():
+def test_episodes_run_on_across_blocks_and_chunks():
     states, records = spied()
-    times = np.concatenate([np.asarray(states[1].replay.data.observation[0, :29]) % 100])
-    np.testing.assert_array_equal(times, np.arange(29) % 7)
-    # Episodes end at every seventh step; nine were played before the first chunk.
-    assert [int(record.num_episodes[0]) for record in records] == [29 // 7 - 9 // 7, 49 // 7 - 29 // 7]
-    ends = np.asarray(states[1].replay.data.observation[0, :29]).reshape(-1)[:28].reshape(4, 7)
-    assert float(records[0].training_return[0]) == pytest.approx(ends[1:].astype(float).sum(), rel=1e-6)
+    observations = np.asarray(states[1].replay.data.observation[0, :20])
+    np.testing.assert_array_equal(observations % 100, np.arange(20) % 7)
+    # Episodes end at every seventh step.
+    assert [int(record.num_episodes[0]) for record in records] == [20 // 7, 40 // 7 - 20 // 7]
+    assert float(records[0].training_return[0]) == pytest.approx(observations[:14].astype(float).sum(), rel=1e-6)
 
 
 def test_runs_of_other_seeds_have_other_starts_minibatches_and_noise_and_no_key_comes_twice():
     logs = [log_of(run) for run in range(3)]
     keys = np.concatenate([log["key"] for log in logs])
-    assert len(np.unique(keys, axis=0)) == 3 * 80
+    assert len(np.unique(keys, axis=0)) == 3 * NUM_UPDATES
     for i, j in ((0, 1), (0, 2), (1, 2)):
         assert not (logs[i]["batch"].slot == logs[j]["batch"].slot).all(-1).any()
     starts = [np.unique(log["batch"].first_observation) for log in logs]
@@ -216,14 +234,14 @@ def test_runs_of_other_seeds_have_other_starts_minibatches_and_noise_and_no_key_
 
 
 def test_slots_are_drawn_uniformly_from_what_is_stored():
-    slots = np.concatenate([log_of(run)["batch"].slot[50:].ravel() for run in range(3)])
+    slots = np.concatenate([log_of(run)["batch"].slot[40:].ravel() for run in range(3)])
     counts = np.bincount(slots, minlength=30)
     # 540 draws over 30 slots: χ² with 29 degrees of freedom, 99.9% quantile.
     assert ((counts - 18) ** 2 / 18).sum() < 58.3
 
 
-CHAIN = Protocol(
-    num_steps=200, num_warmup_steps=5, num_updates=1, evaluation_period=100, capacity=50, success_return=9.5
+CHAIN = FunctionalConfig(
+    num_steps=200, learning_starts=5, replay_ratio=1.0, evaluation_period=100, capacity=50, success_return=9.5
 )
 
 
@@ -243,28 +261,28 @@ def walk(action, **settings):
 def test_going_right_all_the_way_is_a_success_every_episode_and_returns_ten():
     initial, (first, second) = walk(1)
     assert initial == first.evaluation == second.evaluation == 10
-    # Episodes last 13 steps and five were played before: they end at steps 8, 21, …, 99 and 12, 25, …, 90.
-    assert (first.num_episodes, first.num_successes, first.first_success, first.training_return) == (8, 8, 8, 80)
-    assert (second.num_episodes, second.num_successes, second.first_success, second.training_return) == (7, 7, 12, 70)
+    # Episodes last 13 steps: they end at steps 13, 26, …, 91 and 104, 117, …, 195.
+    assert (first.num_episodes, first.num_successes, first.first_success, first.training_return) == (7, 7, 13, 70)
+    assert (second.num_episodes, second.num_successes, second.first_success, second.training_return) == (8, 8, 4, 80)
 
 
 def test_going_left_is_never_a_success_and_says_so_by_the_length_of_the_period():
     initial, (first, _) = walk(0)
     # The first step reaches the left end, the other twelve are paid there.
     assert initial == first.evaluation == pytest.approx(0.012)
-    assert (first.num_episodes, first.num_successes, first.first_success) == (8, 0, 100)
-    assert first.training_return == pytest.approx(8 * 0.012)
+    assert (first.num_episodes, first.num_successes, first.first_success) == (7, 0, 100)
+    assert first.training_return == pytest.approx(7 * 0.012)
 
 
 def test_a_random_evaluation_is_the_mean_of_several_episodes_and_a_sure_one_plays_once():
     coin = lambda key, *_: jax.random.randint(key, (), 0, 2, jnp.int32)
-    protocol = Protocol(num_steps=10, evaluation_period=10, capacity=10, num_evaluation_episodes=8)
+    config = FunctionalConfig(num_steps=10, evaluation_period=10, capacity=10, num_evaluation_episodes=8)
     returns = {}
     arms = two_armed().environment
     shaky = arms._replace(spec=arms.spec._replace(is_random=True))
     cases = {"neither": (arms, False), "agent": (arms, True), "environment": (shaky, False)}
     for case, (environment, is_random) in cases.items():
-        one = trainer(environment, spy(exploit=coin, is_random=is_random), protocol)
+        one = trainer(environment, spy(exploit=coin, is_random=is_random), config)
         state = one.init(jax.random.key(0), {})
         evaluate = jax.jit(jax.vmap(lambda key, one=one, state=state: one.evaluate(key, state, {})))
         returns[case] = np.asarray(evaluate(jax.random.split(jax.random.key(1), 2000)))
@@ -278,18 +296,18 @@ def test_a_random_evaluation_is_the_mean_of_several_episodes_and_a_sure_one_play
 def test_an_evaluation_counts_no_reward_after_the_end_of_its_episode():
     environment = truncation(3).environment
     longer = environment._replace(spec=environment.spec._replace(max_episode_steps=10))
-    one = trainer(longer, spy(), Protocol(capacity=50))
+    one = trainer(longer, spy(), FunctionalConfig(capacity=50))
     assert one.evaluate(jax.random.key(0), one.init(jax.random.key(1), {}), {}) == 3
 
 
-REAL = Protocol(
+REAL = FunctionalConfig(
     num_steps=100,
-    num_warmup_steps=10,
-    steps_per_block=5,
-    num_updates=2,
+    learning_starts=10,
+    train_frequency=5,
+    replay_ratio=2.0,
     batch_size=8,
     capacity=60,
-    target_period=15,
+    target_update_period=15,
     evaluation_period=50,
 )
 TRACES = []
@@ -387,25 +405,25 @@ def test_evaluating_more_often_or_with_other_keys_changes_no_bit_of_the_training
 def test_the_schedule_says_what_the_hyper_parameters_are_in_each_block():
     # The spy writes the step size of its update in place of the target's value.
     def make(spaces, hyper):
-        agent = spy(SPIED.num_steps * SPIED.num_updates)(spaces, hyper)
+        agent = spy(NUM_UPDATES)(spaces, hyper)
         return agent._replace(look_ahead=lambda key, state, batch: jnp.asarray(hyper["step_size"], jnp.float32))
 
     one = trainer(counter(), make, SPIED, lambda hyper, progress: {"step_size": hyper["step_size"] * (1 - progress)})
     state = one.init(jax.random.key(0), {"step_size": 8.0})
     for chunk in range(2):
         state, _ = jax.jit(one.advance)(state, {"step_size": 8.0}, jnp.int32(chunk))
-    # Eight blocks of ten gradient steps.
-    np.testing.assert_allclose(state.agent.sampler.memory["target"], np.repeat(np.arange(8.0, 0, -1), 10), rtol=1e-6)
+    # The last seven of eight blocks learn, with ten gradient steps each.
+    np.testing.assert_allclose(state.agent.sampler.memory["target"], np.repeat(np.arange(7.0, 0, -1), 10), rtol=1e-6)
 
 
 def test_a_cut_is_bootstrapped_through_with_a_single_action():
-    protocol = Protocol(
-        num_steps=600, steps_per_block=5, num_updates=1, capacity=50, discount=0.8, target_period=10,
+    config = FunctionalConfig(
+        num_steps=600, train_frequency=5, replay_ratio=1.0, capacity=50, discount=0.8, target_update_period=10,
         evaluation_period=600,
     )  # fmt: skip
     diagnostic = truncation()
     agent = lambda spaces, hyper: make_agent("lmcdqn", spaces, {"step_size": 0.1, **hyper}, Options(hidden=()))
-    one = trainer(diagnostic.environment, agent, protocol)
+    one = trainer(diagnostic.environment, agent, config)
     run, record = jax.jit(lambda key: one.advance(one.init(key, {}), {}, 0))(jax.random.key(0))
     value = run.agent.sampler.params(diagnostic.observations)
     np.testing.assert_allclose(value, diagnostic.action_values(0.8), rtol=1e-3)
@@ -419,7 +437,7 @@ def by_observation(observation):
 
 
 def test_minibatches_follow_the_priorities_at_the_start_of_their_block_and_set_new_ones_at_its_end():
-    num_updates = SPIED.num_steps * SPIED.num_updates
+    num_updates = NUM_UPDATES
 
     def make(spaces, hyper):
         def update(key, state, batch, num_data, next_values):
@@ -444,12 +462,12 @@ def test_minibatches_follow_the_priorities_at_the_start_of_their_block_and_set_n
 
     # The same bookkeeping in NumPy: a new transition has the largest power so far, a tried one its own.
     powers, largest = np.zeros(30), 1.0
-    powers[:9] = largest
-    for block in range(8):
-        powers[(9 + 5 * block + np.arange(5)) % 30] = largest
-        size, exponent = min(14 + 5 * block, 30), 0.5 + 0.5 * block / 8
+    powers[:5] = largest
+    for block in range(1, 8):
+        powers[(5 * block + np.arange(5)) % 30] = largest
+        size, exponent = min(5 * (block + 1), 30), 0.5 + 0.5 * block / 8
         new = {}
-        for i in range(10 * block, 10 * block + 10):
+        for i in range(10 * (block - 1), 10 * block):
             probabilities = powers[slots[i]] / powers.sum()
             expected = (size * probabilities) ** -exponent
             np.testing.assert_allclose(weights[i], expected / expected.max(), rtol=1e-4)
@@ -466,9 +484,11 @@ def test_minibatches_follow_the_priorities_at_the_start_of_their_block_and_set_n
     [pytest.param(name, marks=[] if name == "prioritized_dqn" else pytest.mark.slow) for name in ZOO],
 )
 def test_every_agent_trains_on_the_chain(name):
-    protocol = Protocol(num_steps=300, num_updates=1, evaluation_period=300, capacity=200, num_evaluation_episodes=2)
+    config = FunctionalConfig(
+        num_steps=300, replay_ratio=1.0, evaluation_period=300, capacity=200, num_evaluation_episodes=2
+    )
     make = lambda spaces, hyper: make_agent(name, spaces, hyper, Options(hidden=(8,), num_members=2, num_atoms=5))
-    one = trainer(nchain(4), make, protocol)
+    one = trainer(nchain(4), make, config)
 
     @jax.jit
     def train(key):
@@ -478,19 +498,24 @@ def test_every_agent_trains_on_the_chain(name):
     start, run, record = train(jax.random.key(0))
     assert record.is_finite
     assert 0 <= record.evaluation <= 10
-    assert record.num_episodes == 332 // 12 - 32 // 12
+    assert record.num_episodes == 300 // 12
     assert not any(jax.tree.leaves(jax.tree.map(np.array_equal, start.agent.sampler.params, run.agent.sampler.params)))
     assert (run.replay.priorities == ()) == (name != "prioritized_dqn")
 
 
-def test_protocols_that_do_not_fit_together_are_refused_in_one_sentence():
-    with pytest.raises(ValueError, match="evaluation_period must be a multiple of steps_per_block = 10, got 105"):
-        Protocol(evaluation_period=105)
+def test_settings_that_do_not_fit_together_are_refused_in_one_sentence():
+    with pytest.raises(ValueError, match="evaluation_period must be a multiple of train_frequency = 10, got 105"):
+        FunctionalConfig(evaluation_period=105)
     with pytest.raises(ValueError, match="num_steps must be a multiple of evaluation_period = 1000, got 1500"):
-        Protocol(num_steps=1500)
+        FunctionalConfig(num_steps=1500)
     with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1, got 0"):
-        Protocol(batch_size=0)
+        FunctionalConfig(batch_size=0)
+    with pytest.raises(ValueError, match=r"replay_ratio times train_frequency must be a whole number .* 0\.25 · 10"):
+        FunctionalConfig(replay_ratio=0.25)
+    with pytest.raises(ValueError, match="replay_ratio must be positive and finite, got 0"):
+        FunctionalConfig(replay_ratio=0.0)
+    assert FunctionalConfig(replay_ratio=0.3).updates_per_block == 3
     with pytest.raises(ValueError, match="discount must be in \\[0, 1\\]"):
-        Protocol(discount=-0.5)
+        FunctionalConfig(discount=-0.5)
     with pytest.raises(ValueError, match="priority_exponent must be non-negative"):
-        Protocol(priority_exponent=-0.5)
+        FunctionalConfig(priority_exponent=-0.5)

@@ -1,4 +1,4 @@
-"""Who learns, and checks of what `feelgood.train` is told."""
+"""The agent to train, and checks of the arguments of `feelgood.train`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -10,26 +10,26 @@ import numpy as np
 from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal, check_hyper
 from feelgood.checks import check_choice, check_count, check_finite, check_kind
 from feelgood.envs import Environment
-from feelgood.envs.external import Task
+from feelgood.envs.external import ExternalEnvironment
 from feelgood.runs import store
 from feelgood.runs.identity import in_words
-from feelgood.training.evaluation import policy_of
+from feelgood.training.acting import policy_of
 from feelgood.training.policy import Origin, Policy, zoo_agent
 from feelgood.typing import Scalar
 
-__all__ = ["Learner", "MakeAgent", "check_kinds", "label_of", "make_learner", "options_of", "protocol_of", "seeds_of"]
+__all__ = ["AgentSpec", "MakeAgent", "agent_spec", "check_kinds", "config_of", "label_of", "options_of", "seeds_of"]
 
 MakeAgent = Callable[[Spaces, Any], Agent]
 
 
-class Learner(NamedTuple):
-    """Who learns: everything about an agent but its state.
+class AgentSpec(NamedTuple):
+    """Everything about an agent except its state.
 
     Attributes:
       name: in the zoo, or "own".
       make: `(spaces, hyper) -> Agent`.
       hyper: all hyper-parameters.
-      options: of an agent of the zoo.
+      options: options of an agent of the zoo.
       schedule: `(hyper, progress) -> hyper`.
     """
 
@@ -39,10 +39,12 @@ class Learner(NamedTuple):
     options: Options
     schedule: Callable[[Any, Scalar], Any]
 
-    def policy(self, state: AgentState, task: Task, origin: Origin, num_chains: int = 1) -> Policy:
-        """What it has learnt, to be used."""
+    def policy(
+        self, state: AgentState, environment: ExternalEnvironment, origin: Origin, num_chains: int = 1
+    ) -> Policy:
+        """The policy of a trained agent."""
         return Policy(
-            task,
+            environment,
             self.make,
             self.hyper,
             policy_of(state),
@@ -54,44 +56,49 @@ class Learner(NamedTuple):
         )
 
 
-def make_learner(agent: str | MakeAgent, hyper, options: Options, own: Mapping[str, Mapping], schedule) -> Learner:
-    """The agent of a name, or your own, with all its hyper-parameters; `own` holds those that differ from the zoo's."""
+def agent_spec(agent: str | MakeAgent, hyper, options: Options, own: Mapping[str, Mapping], schedule) -> AgentSpec:
+    """An agent by name, or your own, with all its hyper-parameters; `own` holds those that differ from the zoo's."""
     given = dict(hyper or {})
     for name, value in given.items():
         check_finite(f"hyper-parameter {name}", value)
     if callable(agent):
-        return Learner("own", agent, given, options, schedule)
+        return AgentSpec("own", agent, given, options, schedule)
     check_choice("agent", agent, ZOO)
     whole = {**ZOO[agent].hyper, **own.get(agent, {})}
     for name in given:
-        # Any of them may have an end to move to.
+        # Any hyper-parameter may have a final value, `…_end`.
         check_choice(f"hyper-parameter of {agent}", name if name in whole else name.removesuffix("_end"), whole)
     check_hyper(given)
     whole |= given
-    return Learner(agent, zoo_agent(agent, options), whole, options, schedule)
+    return AgentSpec(agent, zoo_agent(agent, options), whole, options, schedule)
 
 
-def label_of(learner: Learner, *facts: Any) -> str:
-    """What a checkpoint belongs to. Of functions that are your own it knows what `in_words` tells."""
-    make = None if learner.name in ZOO else in_words(learner.make)
-    if learner.schedule is not anneal:
-        facts = (*facts, in_words(learner.schedule))
-    return f"{learner.name} {store.fingerprint(dict(learner.hyper), vars(learner.options), make, *facts)}"
+def label_of(spec: AgentSpec, *facts: Any) -> str:
+    """Identifies the run of a checkpoint; your own functions enter by `in_words`."""
+    make = None if spec.name in ZOO else in_words(spec.make)
+    if spec.schedule is not anneal:
+        facts = (*facts, in_words(spec.schedule))
+    return f"{spec.name} {store.fingerprint(dict(spec.hyper), vars(spec.options), make, *facts)}"
 
 
 def check_kinds(env: Any, hyper: Any, options: Any, env_settings: Any) -> None:
-    """Refuses arguments of `feelgood.train` that are of another kind than they must be."""
+    """Refuses arguments of `feelgood.train` of a wrong type."""
     for name, value in (("hyper", hyper), ("env_settings", env_settings)):
         check_kind(name, value, (Mapping, NoneType), "a mapping from names to values")
         for key in value or ():
             check_kind(f"{name}'s names", key, str, "words")
     check_kind("options", options, (Options, Mapping, NoneType), "a mapping from names to values, or Options")
     if not callable(env):
-        check_kind("env", env, (str, Task, Environment), "a name, a Task, an Environment or a function")
+        check_kind(
+            "env",
+            env,
+            (str, ExternalEnvironment, Environment),
+            "a name, an ExternalEnvironment, an Environment or a function",
+        )
 
 
 def options_of(given: Options | Mapping[str, Any] | None, defaults: Mapping[str, Any]) -> Options:
-    """`Options` as they are; else the defaults, but for what is given."""
+    """`Options` unchanged, or the defaults updated by the given values."""
     if isinstance(given, Options):
         return given
     for name in given or ():
@@ -100,7 +107,7 @@ def options_of(given: Options | Mapping[str, Any] | None, defaults: Mapping[str,
 
 
 def seeds_of(seeds: int | Sequence[int]) -> list[int]:
-    """Seeds as a list, whether one is given or several."""
+    """One seed or several, as a list."""
     check_kind("seeds", seeds, (int, np.integer, Iterable), "a whole number or several")
     given: Any = seeds.tolist() if isinstance(seeds, np.ndarray) else seeds
     several: list[Any] = [given] if isinstance(given, str | int | np.integer) else list(given)
@@ -112,10 +119,10 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
     return [int(seed) for seed in several]
 
 
-def protocol_of(kind: Any, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
-    """A protocol of that kind: what is given, else the defaults, else its own."""
+def config_of(kind: Any, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    """A config with the given values, then the defaults, then its own defaults."""
     known: dict[str, Any] = {each.name: type(each.default) for each in fields(kind)}
     for name, value in given.items():
-        check_choice("setting of the protocol", name, known)
+        check_choice("setting", name, known)
         check_count(name, value, minimum=0) if known[name] is int else check_finite(name, value)
     return kind(**{**defaults, **{name: known[name](value) for name, value in given.items()}})

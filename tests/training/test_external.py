@@ -17,15 +17,16 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from feelgood import agents
-from feelgood.envs.external import gym_task, vector_task
-from feelgood.training import checkpoint, host
+from feelgood.envs.external import gym_environment, vector_environment
+from feelgood.training import checkpoint, external
+from feelgood.training.acting import deal
 from feelgood.training.batch import Interrupted
+from feelgood.training.config import ExternalConfig
 from feelgood.training.evaluation import play, stacked
+from feelgood.training.external import train
+from feelgood.training.external_steps import external_steps
 from feelgood.training.group import Group
-from feelgood.training.host import train
 from feelgood.training.journal import Journal
-from feelgood.training.machinery import _dealt, machinery
-from feelgood.training.protocol import HostProtocol
 
 LENGTHS = (3, 5, 8)
 
@@ -61,24 +62,24 @@ def make(num_envs, training):
     return SyncVectorEnv([Telling] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
 
 
-TASK = vector_task(make, "telling")
-PROTOCOL = HostProtocol(
+ENVIRONMENT = vector_environment(make, "telling")
+CONFIG = ExternalConfig(
     num_steps=240,
     num_envs=4,
     num_groups=1,
     num_draws=1,
-    num_warmup_steps=24,
-    steps_per_update=8,
+    learning_starts=24,
+    replay_ratio=1 / 8,
     batch_size=4,
     capacity=80,
     n_step=2,
     discount=0.5,
-    target_period=6,
+    target_update_period=6,
     evaluation_period=80,
     num_evaluation_episodes=2,
     max_evaluation_steps=20,
 )
-TAKING_TURNS = dataclasses.replace(PROTOCOL, num_groups=2, num_draws=2, draw_steps=2)
+TAKING_TURNS = dataclasses.replace(CONFIG, num_groups=2, num_draws=2, draw_steps=2)
 
 
 def make_agent(spaces, hyper):
@@ -90,41 +91,41 @@ HYPER = {"step_size": 1e-3}
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled_once():
-    """Runs of one protocol share what is compiled for them."""
-    made, build = {}, host.machinery
+    """Runs of one config share what is compiled for them."""
+    made, build = {}, external.external_steps
 
-    def machinery(task, make_agent, protocol, hyper, schedule):
+    def external_steps(environment, make_agent, config, hyper, schedule):
         budget = {"num_steps": 1, "evaluation_period": 80}
-        key = (task.reset_lanes, dataclasses.replace(protocol, **budget))
+        key = (environment.reset_lanes, dataclasses.replace(config, **budget))
         if key not in made:
-            made[key] = build(task, make_agent, protocol, hyper, schedule)
+            made[key] = build(environment, make_agent, config, hyper, schedule)
         return made[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host, "machinery", machinery)
+        patch.setattr(external, "external_steps", external_steps)
         yield
 
 
 @pytest.fixture
 def at_once(monkeypatch):
     """The training waits for each evaluation, so it is where the newest point of the curve is."""
-    submit = host.Evaluator.submit
+    submit = external.Evaluator.submit
 
     def wait(evaluator, key, agent):
         future = submit(evaluator, key, agent)
         future.exception(60)
         return future
 
-    monkeypatch.setattr(host.Evaluator, "submit", wait)
+    monkeypatch.setattr(external.Evaluator, "submit", wait)
 
 
-@pytest.fixture(scope="module", params=[PROTOCOL, TAKING_TURNS], ids=["together", "taking turns"])
+@pytest.fixture(scope="module", params=[CONFIG, TAKING_TURNS], ids=["together", "taking turns"])
 def finished(request):
     """A run that went to its end, with all that it was."""
     runs = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host._Run, "close", lambda run: runs.append(run))
-        outcome = train(TASK, make_agent, request.param, HYPER, seed=3)
+        patch.setattr(external._Run, "close", lambda run: runs.append(run))
+        outcome = train(ENVIRONMENT, make_agent, request.param, HYPER, seed=3)
     host_run = runs[0]
     yield outcome, host_run
     host_run.evaluator.close()
@@ -134,10 +135,10 @@ def finished(request):
 
 def test_what_is_stored_is_what_happened(finished):
     _, run = finished
-    frames, ring, protocol = run.lanes.frames, run.parts.replay, run.protocol
-    slots = np.arange(protocol.num_rows * protocol.num_lanes)
-    assert len(slots) == PROTOCOL.capacity
-    batch = jax.tree.map(np.asarray, ring.take(frames, slots, PROTOCOL.discount))
+    frames, ring, config = run.lanes.frames, run.steps.replay, run.config
+    slots = np.arange(config.num_rows * config.num_lanes)
+    assert len(slots) == CONFIG.capacity
+    batch = jax.tree.map(np.asarray, ring.take(frames, slots, CONFIG.discount))
     starts = np.asarray(ring.is_start(frames, slots))
     assert starts.sum() > 40
     kinds = set()
@@ -148,8 +149,8 @@ def test_what_is_stored_is_what_happened(finished):
         steps = int(next_time - time)
         assert (next_name, next_episode) == (name, episode)
         assert 1 <= steps <= 2
-        rows_after = (int(frames.head) - 1 - slot // protocol.num_lanes) % protocol.num_rows
-        assert steps == 2 or next_time == length or rows_after // protocol.num_groups == 1
+        rows_after = (int(frames.head) - 1 - slot // config.num_lanes) % config.num_rows
+        assert steps == 2 or next_time == length or rows_after // config.num_groups == 1
         first, action = batch.first_observation[slot], batch.action[slot]
         assert tuple(first) == (name, episode, 0, -1)
         expected = 10 * time + action + (0.5 * (10 * (time + 1) + last) if steps == 2 else 0)
@@ -178,20 +179,20 @@ def test_the_curve_has_a_point_for_every_period_with_returns_that_add_up(finishe
     assert outcome.num_steps == 240
 
 
-def test_gradient_steps_come_in_the_ratio_of_the_protocol(finished):
+def test_gradient_steps_come_in_the_replay_ratio(finished):
     _, run = finished
-    # One for every eight steps, from the warm-up on, which ends with the third block of eight.
+    # One for every eight steps, from `learning_starts` on, at the end of the third block of eight.
     assert run.counters.gradients == (240 - 24) // 8 + 1
 
 
 def test_seeds_repeat_and_differ(finished):
     outcome, run = finished
-    again = train(TASK, make_agent, run.protocol, HYPER, seed=3)
+    again = train(ENVIRONMENT, make_agent, run.config, HYPER, seed=3)
     same = lambda a, b: all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
     assert same(again.agent, outcome.agent)
     timeless = lambda outcome: [dataclasses.astuple(_Point(point)) for point in outcome.curve]
     np.testing.assert_array_equal(np.array(timeless(again)), np.array(timeless(outcome)))
-    other = train(TASK, make_agent, run.protocol, HYPER, seed=4)
+    other = train(ENVIRONMENT, make_agent, run.config, HYPER, seed=4)
     assert not same(other.agent.sampler.params, outcome.agent.sampler.params)
 
 
@@ -210,7 +211,7 @@ class Killed(Exception):
 
 
 def test_a_run_that_dies_goes_on_from_its_last_checkpoint_with_agent_replay_and_curve(tmp_path, monkeypatch):
-    saved, checkpoint = [], host._Run._checkpoint
+    saved, checkpoint = [], external._Run._checkpoint
 
     def watched(run):
         copies = jax.tree.map(np.array, (run.agent, run.lanes))
@@ -221,22 +222,22 @@ def test_a_run_that_dies_goes_on_from_its_last_checkpoint_with_agent_replay_and_
         if point.step >= 160:
             raise Killed
 
-    monkeypatch.setattr(host._Run, "_checkpoint", watched)
+    monkeypatch.setattr(external._Run, "_checkpoint", watched)
     settings = {"folder": tmp_path / "run", "label": "telling", "checkpoint_seconds": 0.0}
     with pytest.raises(Killed):
-        train(TASK, make_agent, TAKING_TURNS, HYPER, 3, report=die, **settings)
+        train(ENVIRONMENT, make_agent, TAKING_TURNS, HYPER, 3, report=die, **settings)
     turns, agent, lanes, curve = saved[-1]
     assert turns * 2 >= 160
     # Rows that arrived after the checkpoint have been written by then, as a killed process leaves them.
-    restored, said, begin = [], [], host._Run._begin
+    restored, said, begin = [], [], external._Run._begin
 
     def begun(run):
         copies = jax.tree.map(np.array, (run.agent, run.lanes))
         restored.append((run.counters.turns, *copies, run.curve.rows.copy()))
         return begin(run)
 
-    monkeypatch.setattr(host._Run, "_begin", begun)
-    outcome = train(TASK, make_agent, TAKING_TURNS, HYPER, 3, say=said.append, **settings)
+    monkeypatch.setattr(external._Run, "_begin", begun)
+    outcome = train(ENVIRONMENT, make_agent, TAKING_TURNS, HYPER, 3, say=said.append, **settings)
     assert said == [f"continuing from step {turns * 2}; the environments begin new episodes"]
     assert restored[0][0] == turns
     equal = lambda a, b: [
@@ -248,7 +249,7 @@ def test_a_run_that_dies_goes_on_from_its_last_checkpoint_with_agent_replay_and_
     np.testing.assert_array_equal(restored[0][3][:2, :4], curve[:2, :4])
     assert all(np.isfinite(point.return_) for point in outcome.curve)
     with pytest.raises(ValueError, match="belongs to another run"):
-        train(TASK, make_agent, TAKING_TURNS, HYPER, 4, **settings)
+        train(ENVIRONMENT, make_agent, TAKING_TURNS, HYPER, 4, **settings)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -259,19 +260,19 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path):
 
     settings = {"folder": tmp_path, "label": "telling"}
     with pytest.raises(Interrupted):
-        train(TASK, make_agent, PROTOCOL, HYPER, 3, report=stop, **settings)
+        train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, report=stop, **settings)
     # And a second time, from what was restored.
     stop_again = lambda point: signal.raise_signal(signal.SIGINT) if point.step == 160 else None
     with pytest.raises(Interrupted):
-        train(TASK, make_agent, PROTOCOL, HYPER, 3, report=stop_again, **settings)
+        train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, report=stop_again, **settings)
     said = []
-    assert len(train(TASK, make_agent, PROTOCOL, HYPER, 3, say=said.append, **settings).curve) == 4
+    assert len(train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, say=said.append, **settings).curve) == 4
     assert "continuing from step" in said[0]
 
 
 def test_ctrl_c_while_only_evaluations_are_left_keeps_the_training(tmp_path, monkeypatch):
     settings, go_on = {"folder": tmp_path, "label": "telling"}, threading.Event()
-    seat, keep_end = host.Evaluator._seat, host._Run._keep_end
+    seat, keep_end = external.Evaluator._seat, external._Run._keep_end
 
     def slow(evaluator, place, asked):
         if not go_on.wait(60):
@@ -284,62 +285,62 @@ def test_ctrl_c_while_only_evaluations_are_left_keeps_the_training(tmp_path, mon
         threading.Timer(1.0, go_on.set).start()
 
     with monkeypatch.context() as patch:
-        patch.setattr(host.Evaluator, "_seat", slow)
-        patch.setattr(host._Run, "_keep_end", stop_then)
+        patch.setattr(external.Evaluator, "_seat", slow)
+        patch.setattr(external._Run, "_keep_end", stop_then)
         with pytest.raises(Interrupted):
-            train(TASK, make_agent, PROTOCOL, HYPER, 3, **settings)
+            train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, **settings)
     said = []
-    outcome = train(TASK, make_agent, PROTOCOL, HYPER, 3, say=said.append, **settings)
+    outcome = train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, say=said.append, **settings)
     assert said == ["continuing from step 240; the environments begin new episodes"]
     assert all(np.isfinite(point.return_) for point in outcome.curve)
     assert outcome.num_steps == 0
 
 
 def test_training_goes_on_while_an_evaluation_takes_its_time(monkeypatch):
-    trained, seat, keep_end = threading.Event(), host.Evaluator._seat, host._Run._keep_end
+    trained, seat, keep_end = threading.Event(), external.Evaluator._seat, external._Run._keep_end
 
     def slow(evaluator, place, asked):
         assert trained.wait(20)  # so the training must not wait for it
         seat(evaluator, place, asked)
 
-    monkeypatch.setattr(host.Evaluator, "_seat", slow)
-    monkeypatch.setattr(host._Run, "_keep_end", lambda run: (trained.set(), keep_end(run)))
-    protocol = dataclasses.replace(PROTOCOL, evaluation_period=8)
-    outcome = train(TASK, make_agent, protocol, HYPER, 3, num_evaluators=1)
+    monkeypatch.setattr(external.Evaluator, "_seat", slow)
+    monkeypatch.setattr(external._Run, "_keep_end", lambda run: (trained.set(), keep_end(run)))
+    config = dataclasses.replace(CONFIG, evaluation_period=8)
+    outcome = train(ENVIRONMENT, make_agent, config, HYPER, 3, num_evaluators=1)
     assert [point.step for point in outcome.curve] == list(range(0, 241, 8))
     assert all(np.isfinite(point.return_) for point in outcome.curve)
 
 
 @pytest.mark.parametrize(("num_steps", "steps"), [(240, [0, 80, 160, 240]), (200, [0, 80, 160, 200])])
 def test_the_last_evaluation_is_at_the_end(num_steps, steps):
-    told, protocol = [], dataclasses.replace(PROTOCOL, num_steps=num_steps)
-    outcome = train(TASK, make_agent, protocol, HYPER, 3, report=told.append)
+    told, config = [], dataclasses.replace(CONFIG, num_steps=num_steps)
+    outcome = train(ENVIRONMENT, make_agent, config, HYPER, 3, report=told.append)
     assert [point.step for point in outcome.curve] == [point.step for point in told] == steps
     assert all(np.isfinite(point.return_) for point in outcome.curve)
 
 
 def test_a_point_that_no_turn_ends_at_is_left_out_and_the_next_is_told_of(tmp_path):
     # Turns end at multiples of 4: none of them is in [78, 79), so the point at 78 is due together with the last.
-    told, protocol = [], dataclasses.replace(PROTOCOL, num_steps=79, evaluation_period=39)
-    outcome = train(TASK, make_agent, protocol, HYPER, 3, report=told.append, folder=tmp_path)
+    told, config = [], dataclasses.replace(CONFIG, num_steps=79, evaluation_period=39)
+    outcome = train(ENVIRONMENT, make_agent, config, HYPER, 3, report=told.append, folder=tmp_path)
     assert [point.step for point in outcome.curve] == [point.step for point in told] == [0, 40, 80]
 
 
 def test_every_second_it_says_how_far_it_is_and_how_fast(monkeypatch):
     clock, ticks = itertools.count(0.0, 0.25), []
-    monkeypatch.setattr(host, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    train(TASK, make_agent, PROTOCOL, HYPER, 3, tick=lambda step, speed: ticks.append((step, speed, next(clock))))
+    monkeypatch.setattr(external, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, tick=lambda step, speed: ticks.append((step, speed, next(clock))))
     steps, speeds, times = np.transpose(ticks)
     assert len(ticks) > 10
-    assert steps[-1] <= PROTOCOL.num_steps
+    assert steps[-1] <= CONFIG.num_steps
     np.testing.assert_array_less(1, np.diff(times))
     np.testing.assert_allclose(np.diff(steps) / np.diff(times), speeds[1:], rtol=0.3)  # reading moves the clock
 
 
 def test_parameters_that_blow_up_end_the_run_and_are_said_to(tmp_path):
-    protocol = dataclasses.replace(PROTOCOL, num_steps=480)
-    outcome = train(TASK, make_agent, protocol, {"step_size": 1e30}, 0, folder=tmp_path)
-    again = train(TASK, make_agent, protocol, {"step_size": 1e30}, 0, folder=tmp_path)
+    config = dataclasses.replace(CONFIG, num_steps=480)
+    outcome = train(ENVIRONMENT, make_agent, config, {"step_size": 1e30}, 0, folder=tmp_path)
+    again = train(ENVIRONMENT, make_agent, config, {"step_size": 1e30}, 0, folder=tmp_path)
     assert again.num_steps == 0
     assert [point.step for point in again.curve] == [point.step for point in outcome.curve]
     assert not outcome.curve[-1].is_finite
@@ -348,8 +349,8 @@ def test_parameters_that_blow_up_end_the_run_and_are_said_to(tmp_path):
 
 
 def test_several_chains_are_different_draws_that_share_the_environments():
-    protocol = dataclasses.replace(PROTOCOL, num_chains=2, num_steps=80)
-    outcome = train(TASK, make_agent, protocol, HYPER, 0)
+    config = dataclasses.replace(CONFIG, num_chains=2, num_steps=80)
+    outcome = train(ENVIRONMENT, make_agent, config, HYPER, 0)
     for leaf in jax.tree.leaves(outcome.agent.sampler.params):
         assert leaf.shape[0] == 2
         assert not np.array_equal(leaf[0], leaf[1])
@@ -358,7 +359,7 @@ def test_several_chains_are_different_draws_that_share_the_environments():
 
 def watch_acting(monkeypatch):
     """Lists that fill up with the newest parameters and those of the draws that act, turn by turn."""
-    params, acting, act = [], [], host._Run._act
+    params, acting, act = [], [], external._Run._act
     first = lambda state: np.asarray(jax.tree.leaves(state.sampler.params)[0])
 
     def watched(run, arrival):
@@ -367,13 +368,13 @@ def watch_acting(monkeypatch):
         acting.append(first(run.lanes.draws))
         return actions
 
-    monkeypatch.setattr(host._Run, "_act", watched)
+    monkeypatch.setattr(external._Run, "_act", watched)
     return params, acting
 
 
 def test_each_draw_acts_until_the_newest_takes_its_place(monkeypatch):
     params, acting = watch_acting(monkeypatch)
-    train(TASK, make_agent, TAKING_TURNS, HYPER, seed=3)
+    train(ENVIRONMENT, make_agent, TAKING_TURNS, HYPER, seed=3)
     # 120 turns: the last two of two groups, the second of which has the place that it shares from the newer position.
     np.testing.assert_array_equal(acting[-1], [params[-3], params[-1]])
     assert not np.array_equal(params[-3], params[0])
@@ -386,12 +387,12 @@ def test_each_draw_acts_until_the_newest_takes_its_place(monkeypatch):
 
 def test_a_draw_can_act_for_longer(monkeypatch):
     params, acting = watch_acting(monkeypatch)
-    protocol = dataclasses.replace(TAKING_TURNS, draw_steps=7)  # 6 of each environment: every third, one draw goes
-    train(TASK, make_agent, protocol, HYPER, seed=3)
+    config = dataclasses.replace(TAKING_TURNS, draw_steps=7)  # 6 of each environment: every third, one draw goes
+    train(ENVIRONMENT, make_agent, config, HYPER, seed=3)
     table = acting[0].copy()
     for turn, newest in enumerate(params):
         step = turn // 2  # two groups
-        if turn >= protocol.first_block and step % 3 == 0:
+        if turn >= config.first_block and step % 3 == 0:
             table[step // 3 % 2] = newest
         np.testing.assert_array_equal(acting[turn], table)
     assert len(np.unique(np.array(acting)[:, 0], axis=0)) > 3
@@ -400,14 +401,14 @@ def test_a_draw_can_act_for_longer(monkeypatch):
 @pytest.mark.parametrize("num_chains", [1, 2])
 def test_draws_of_an_ensemble_share_its_prior_networks(monkeypatch, num_chains):
     runs = []
-    monkeypatch.setattr(host._Run, "close", lambda run: (runs.append(run), run.evaluator.close()))
+    monkeypatch.setattr(external._Run, "close", lambda run: (runs.append(run), run.evaluator.close()))
     make = lambda spaces, hyper: agents.make_agent(
         "bootstrapped_dqn", spaces, {"step_size": hyper["step_size"]}, agents.Options(hidden=(8,), num_members=3)
     )
-    protocol = dataclasses.replace(PROTOCOL, num_draws=2, num_chains=num_chains, num_steps=80)
+    config = dataclasses.replace(CONFIG, num_draws=2, num_chains=num_chains, num_steps=80)
     # Not from what is compiled for the other agent.
-    monkeypatch.setattr(host, "machinery", machinery)
-    outcome = train(TASK, make, protocol, HYPER, seed=0)
+    monkeypatch.setattr(external, "external_steps", external_steps)
+    outcome = train(ENVIRONMENT, make, config, HYPER, seed=0)
     draws = runs[0].lanes.draws
     assert jax.tree.leaves(outcome.agent.frozen)
     assert not jax.tree.leaves(draws.frozen)
@@ -419,18 +420,18 @@ def test_draws_of_an_ensemble_share_its_prior_networks(monkeypatch, num_chains):
 def test_lanes_are_dealt_out_to_policies():
     act = lambda keys, policy, context, seen: 1000 * policy + 100 * keys + 10 * context + seen
     policies, lanes = jnp.array([1, 2, 3]), jnp.arange(6)
-    actions = _dealt(act, 3, policies, lanes, lanes, lanes)
+    actions = deal(act, 3, policies, lanes, lanes, lanes)
     np.testing.assert_array_equal(actions, [1000, 2111, 3222, 1333, 2444, 3555])
-    fewer = _dealt(act, 3, policies, lanes[:4], lanes[:4], lanes[:4])
+    fewer = deal(act, 3, policies, lanes[:4], lanes[:4], lanes[:4])
     np.testing.assert_array_equal(fewer, actions[:4])
 
 
 def test_a_group_tallies_episodes_and_changes_of_action():
-    group, rng, arrivals = Group(TASK, 3), np.random.default_rng(0), []
+    group, rng, arrivals = Group(ENVIRONMENT, 3), np.random.default_rng(0), []
     group.begin(0, np.zeros(3, int))
     for _ in range(40):
         arrivals.append(group.receive())
-        group.send(rng.integers(0, TASK.num_actions, 3))
+        group.send(rng.integers(0, ENVIRONMENT.num_actions, 3))
     arrivals.append(group.receive())
     group.close()
     num_ended = ended_return = num_followed = num_changes = 0
@@ -462,11 +463,11 @@ def test_environments_begin_anew_at_times_of_their_own(monkeypatch):
         return np.stack([each.unwrapped.seen() for each in env.envs])
 
     runs = []
-    monkeypatch.setattr(host._Run, "close", lambda run: (runs.append(run), run.evaluator.close()))
-    protocol = dataclasses.replace(PROTOCOL, num_steps=80, num_stagger_turns=8, n_step=1)
-    train(TASK._replace(reset_lanes=reset_lanes), make_agent, protocol, HYPER, 0)
+    monkeypatch.setattr(external._Run, "close", lambda run: (runs.append(run), run.evaluator.close()))
+    config = dataclasses.replace(CONFIG, num_steps=80, num_stagger_turns=8, n_step=1)
+    train(ENVIRONMENT._replace(reset_lanes=reset_lanes), make_agent, config, HYPER, 0)
     assert [np.flatnonzero(mask).tolist() for mask in begun] == [[1], [2], [3]]
-    frames, ring = runs[0].lanes.frames, runs[0].parts.replay
+    frames, ring = runs[0].lanes.frames, runs[0].steps.replay
     slots = np.arange(80)
     batch, starts = jax.tree.map(np.asarray, ring.take(frames, slots, 0.5)), np.asarray(ring.is_start(frames, slots))
     assert (batch.next_observation[starts, 1] == batch.observation[starts, 1]).all()
@@ -475,10 +476,10 @@ def test_environments_begin_anew_at_times_of_their_own(monkeypatch):
 
 def test_an_episode_is_played_to_its_end_and_rewards_are_counted_once():
     env = make(3, False)
-    returns, lengths = play(env, TASK, lambda time, seen: np.full(3, time % 3), seed=0, max_steps=50)
+    returns, lengths = play(env, ENVIRONMENT, lambda time, seen: np.full(3, time % 3), seed=0, max_steps=50)
     np.testing.assert_array_equal(returns, np.full(3, 0 + 10 + 20 + 0 + 1 + 2))
     np.testing.assert_array_equal(lengths, np.full(3, 3))
-    cut, _ = play(env, TASK, lambda time, seen: np.zeros(3), seed=0, max_steps=2)
+    cut, _ = play(env, ENVIRONMENT, lambda time, seen: np.zeros(3), seed=0, max_steps=2)
     np.testing.assert_array_equal(cut, np.full(3, 10))
 
 
@@ -529,7 +530,7 @@ def test_any_error_of_the_journal_is_heard_of_and_nothing_hangs(tmp_path, monkey
 
 @pytest.mark.usefixtures("at_once")
 def test_a_last_checkpoint_that_cannot_be_written_is_said(tmp_path, monkeypatch):
-    save, keep_end, is_full = checkpoint.save, host._Run._keep_end, threading.Event()
+    save, keep_end, is_full = checkpoint.save, external._Run._keep_end, threading.Event()
 
     def refuse(path, tree, label):
         if is_full.is_set():
@@ -547,12 +548,12 @@ def test_a_last_checkpoint_that_cannot_be_written_is_said(tmp_path, monkeypatch)
 
     monkeypatch.setattr(checkpoint, "save", refuse)
     with pytest.raises(OSError, match=r"cannot be kept .* No space left"):
-        train(TASK, make_agent, PROTOCOL, HYPER, 3, report=stop, folder=tmp_path / "a")
+        train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, report=stop, folder=tmp_path / "a")
     # A run that got to its end is not lost with the disk.
     is_full.clear()
-    monkeypatch.setattr(host._Run, "_keep_end", fill_the_disk)
+    monkeypatch.setattr(external._Run, "_keep_end", fill_the_disk)
     said = []
-    assert len(train(TASK, make_agent, PROTOCOL, HYPER, 3, folder=tmp_path / "b", say=said.append).curve) == 4
+    assert len(train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, folder=tmp_path / "b", say=said.append).curve) == 4
     assert len(said) == 1
     assert "cannot be kept" in said[0]
 
@@ -588,14 +589,14 @@ def test_all_is_closed_whatever_fails_to_close(tmp_path, monkeypatch):
     monkeypatch.setattr(Group, "close", fail)
     before = threading.active_count()
     with pytest.raises(OSError, match="broken pipe"):
-        train(TASK, make_agent, TAKING_TURNS, HYPER, 3, folder=tmp_path)
+        train(ENVIRONMENT, make_agent, TAKING_TURNS, HYPER, 3, folder=tmp_path)
     assert len(closed) == 2
     assert threading.active_count() == before
 
 
 def test_a_worker_that_dies_ends_the_run_and_ctrl_c_is_not_for_workers():
-    task = gym_task("CartPole-v1", vectorization="async")
-    group = Group(task, 2)
+    environment = gym_environment("CartPole-v1", vectorization="async")
+    group = Group(environment, 2)
     group.begin(0, np.zeros(2, int))
     group.receive()
     first, second = group._env.unwrapped.processes
@@ -634,11 +635,13 @@ def test_a_checkpoint_without_its_frames_is_refused(tmp_path):
         ({"capacity": 20}, "capacity"),
         ({"batch_size": 0}, "batch_size"),
         ({"evaluation_period": 2}, "evaluation_period"),
+        ({"replay_ratio": 0.123456789}, "replay_ratio must be a fraction .* got 0.123456789"),
+        ({"replay_ratio": -1.0}, "replay_ratio must be positive"),
     ],
 )
-def test_protocols_that_make_no_sense_are_refused(change, named):
+def test_settings_that_make_no_sense_are_refused(change, named):
     with pytest.raises(ValueError, match=named):
-        dataclasses.replace(PROTOCOL, **change)
+        dataclasses.replace(CONFIG, **change)
 
 
 def test_acting_and_learning_are_compiled_once_and_before_the_first_step():
@@ -650,18 +653,20 @@ def test_acting_and_learning_are_compiled_once_and_before_the_first_step():
             return super().step(action)
 
     def listen(event, seconds, **about):
-        if "backend_compile" in event and about["fun_name"] in ("jit(act)", "jit(learn)"):
+        if "backend_compile" in event and about["fun_name"] in ("jit(act)", "jit(learn_block)"):
             compiled.append(about["fun_name"])
 
-    task = vector_task(lambda n, _: SyncVectorEnv([Watched] * n, autoreset_mode=AutoresetMode.NEXT_STEP), "watched")
-    protocol = dataclasses.replace(PROTOCOL, num_steps=80, batch_size=5)  # of which nothing is compiled yet
+    environment = vector_environment(
+        lambda n, _: SyncVectorEnv([Watched] * n, autoreset_mode=AutoresetMode.NEXT_STEP), "watched"
+    )
+    config = dataclasses.replace(CONFIG, num_steps=80, batch_size=5)  # of which nothing is compiled yet
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
-        outcome = train(task, make_agent, protocol, HYPER, seed=0)
+        outcome = train(environment, make_agent, config, HYPER, seed=0)
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
     assert np.isfinite(outcome.curve[-1].potential)
-    assert seen[0] == compiled == ["jit(act)", "jit(learn)"]
+    assert seen[0] == compiled == ["jit(act)", "jit(learn_block)"]
 
 
 def test_an_environment_s_own_error_reaches_the_caller():
@@ -671,33 +676,35 @@ def test_an_environment_s_own_error_reaches_the_caller():
                 raise RuntimeError("the emulator is gone")
             return super().step(action)
 
-    task = vector_task(lambda n, _: SyncVectorEnv([Breaking] * n, autoreset_mode=AutoresetMode.NEXT_STEP), "breaking")
+    environment = vector_environment(
+        lambda n, _: SyncVectorEnv([Breaking] * n, autoreset_mode=AutoresetMode.NEXT_STEP), "breaking"
+    )
     before = threading.active_count()
     with pytest.raises(RuntimeError, match="the emulator is gone"):
-        train(task, make_agent, PROTOCOL, HYPER, seed=0)
+        train(environment, make_agent, CONFIG, HYPER, seed=0)
     assert threading.active_count() == before
 
 
-def test_the_host_starts_to_learn_while_actions_are_still_being_chosen(monkeypatch):
+def test_learning_starts_while_actions_are_still_being_chosen(monkeypatch):
     begun, step = threading.Event(), Group._step
 
     def later(group, actions):
         assert begun.wait(30), "nobody learns while a group waits for its actions"
         return step(group, actions)
 
-    learn = host._Run._learn
+    learn = external._Run._learn
     monkeypatch.setattr(Group, "_step", later)
-    monkeypatch.setattr(host._Run, "_learn", lambda run: (learn(run), begun.set()))
-    outcome = train(TASK, make_agent, PROTOCOL, HYPER, seed=0)
-    assert outcome.num_steps == PROTOCOL.num_steps
+    monkeypatch.setattr(external._Run, "_learn", lambda run: (learn(run), begun.set()))
+    outcome = train(ENVIRONMENT, make_agent, CONFIG, HYPER, seed=0)
+    assert outcome.num_steps == CONFIG.num_steps
     assert outcome.seconds["stepping"] > 0
 
 
 @pytest.mark.parametrize(
-    ("num_envs", "num_groups", "num_warmup_steps"), [(9, 1, 20), (9, 3, 1), (4, 2, 24), (300, 3, 20_000)]
+    ("num_envs", "num_groups", "learning_starts"), [(9, 1, 20), (9, 3, 1), (4, 2, 24), (300, 3, 20_000)]
 )
-def test_updates_begin_with_the_first_whole_block_after_the_warm_up(num_envs, num_groups, num_warmup_steps):
-    protocol = HostProtocol(num_envs=num_envs, num_groups=num_groups, num_warmup_steps=num_warmup_steps)
-    lanes, block = protocol.num_lanes, protocol.turns_per_block
-    is_due = lambda turns: turns > num_groups and turns * lanes >= num_warmup_steps and turns % block == 0
-    assert protocol.first_block == next(filter(is_due, itertools.count(1)))
+def test_updates_begin_with_the_first_whole_block_after_learning_starts(num_envs, num_groups, learning_starts):
+    config = ExternalConfig(num_envs=num_envs, num_groups=num_groups, learning_starts=learning_starts)
+    lanes, block = config.num_lanes, config.turns_per_block
+    is_due = lambda turns: turns > num_groups and turns * lanes >= learning_starts and turns % block == 0
+    assert config.first_block == next(filter(is_due, itertools.count(1)))

@@ -1,0 +1,157 @@
+"""Training on external environments, one seed after the other."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from feelgood.agents import ZOO, Options, anneal, atari_hyper
+from feelgood.api.agent_spec import (
+    AgentSpec,
+    MakeAgent,
+    agent_spec,
+    check_kinds,
+    config_of,
+    label_of,
+    options_of,
+    seeds_of,
+)
+from feelgood.api.defaults import ATARI_OPTIONS, CONTROL, CONTROL_CONFIG, CONTROL_OPTIONS, NUM_EVALUATIONS
+from feelgood.api.result import Result
+from feelgood.checks import check_choice, check_count
+from feelgood.envs.external import ExternalEnvironment, vector_environment
+from feelgood.runs.identity import in_words
+from feelgood.training.acting import spaces_of
+from feelgood.training.config import ExternalConfig, most_groups
+from feelgood.training.external import Point, train
+from feelgood.training.policy import Origin, make_environment
+from feelgood.typing import Scalar
+
+__all__ = ["Job", "external_environment", "prepare", "train_external"]
+
+
+def external_environment(env: Any, settings: Mapping[str, Any] | None = None) -> tuple[Origin, ExternalEnvironment]:
+    """Makes the external environment that `train` was given; returns its origin and the environment."""
+    settings = settings or {}
+    if isinstance(env, str):
+        kind, colon, name = env.partition(":")
+        if colon and kind == "atari":
+            origin = Origin("atari", name, {"pixel_scale": 1 / 255, **settings})
+        else:
+            origin = Origin("gym", env, settings)
+        return origin, make_environment(origin)
+    if settings:
+        raise ValueError(f"env_settings must be empty unless env is a name, got {dict(settings)!r}")
+    environment = env if isinstance(env, ExternalEnvironment) else vector_environment(env)
+    return Origin("own", environment.name), environment
+
+
+class Job(NamedTuple):
+    """Runs on an external environment with all settings filled in, for `train_external`.
+
+    Attributes:
+      spec: the agent.
+      origin: the origin of the environment.
+      environment: the environment.
+      seeds: one for each run.
+      config: settings of the runs.
+    """
+
+    spec: AgentSpec
+    origin: Origin
+    environment: ExternalEnvironment
+    seeds: Sequence[int]
+    config: ExternalConfig
+
+
+def prepare(
+    agent: str | MakeAgent,
+    env: str | ExternalEnvironment | Callable[[int, bool], Any],
+    seeds: Sequence[int] = (0,),
+    hyper: Mapping[str, float] | None = None,
+    options: Options | Mapping[str, Any] | None = None,
+    env_settings: Mapping[str, Any] | None = None,
+    schedule: Callable[[Any, Scalar], Any] = anneal,
+    config: Mapping[str, Any] | None = None,
+) -> Job:
+    """Fills in the defaults of `train`, and checks all arguments before anything runs.
+
+    Raises:
+      ValueError: if an argument is not valid.
+    """
+    config = config or {}
+    check_kinds(env, hyper, options, env_settings)
+    if not callable(agent):
+        check_choice("agent", agent, ZOO)
+    origin, environment = external_environment(env, env_settings)
+    is_atari = origin.kind == "atari"
+    options = options_of(options, ATARI_OPTIONS if is_atari else CONTROL_OPTIONS)
+    own = CONTROL
+    if is_atari:
+        own = {name: atari_hyper(name, origin.settings["pixel_scale"], options.form) for name in ZOO}
+    spec = agent_spec(agent, hyper, options, own, schedule)
+    spec.make(spaces_of(environment), schedule(dict(spec.hyper), 0.0))  # refuses bad hyper-parameters
+    defaults: dict[str, Any] = {}
+    if is_atari:
+        counts = {name: config.get(name, getattr(ExternalConfig, name)) for name in ("num_envs", "num_chains")}
+        for name, value in counts.items():
+            check_count(name, value)
+        defaults = {"num_groups": most_groups(**counts)}
+    if not is_atari:
+        num_steps = config.get("num_steps", CONTROL_CONFIG["num_steps"])
+        check_count("num_steps", num_steps)
+        num_envs = config.get("num_envs", CONTROL_CONFIG["num_envs"])
+        check_count("num_envs", num_envs)
+        defaults = {**CONTROL_CONFIG, "evaluation_period": max(num_envs, num_steps // NUM_EVALUATIONS)}
+    whole = config_of(ExternalConfig, defaults, config)
+    if whole.learning_starts >= whole.num_steps:
+        if "learning_starts" in config:
+            raise ValueError(
+                f"learning_starts must be below num_steps = {whole.num_steps}, all steps of a run, "
+                f"got {whole.learning_starts}"
+            )
+        whole = replace(whole, learning_starts=whole.num_steps // 2)  # so that a short run also learns
+    return Job(spec, origin, environment, seeds_of(seeds), whole)
+
+
+def _row(spec: AgentSpec, environment: str, seed: int, point: Point) -> dict[str, Any]:
+    about = {"agent": spec.name, "environment": environment, "seed": seed}
+    names = {"return_": "return", "is_finite": "finite"}
+    return about | {names.get(name, name): value for name, value in point._asdict().items()}
+
+
+def train_external(
+    job: Job,
+    folder: Path | None = None,
+    report: Callable[[int, Mapping[str, Any]], None] = lambda seed, row: None,
+    say: Callable[[str], None] = lambda text: None,
+    tick: Callable[[int, int, float], None] = lambda seed, step, speed: None,
+) -> Result:
+    """Trains one run after the other; see `train`. For `tick` see `feelgood.training.external.train`."""
+    spec, origin, environment, seeds, config = job
+    label = label_of(spec, origin, in_words(environment) if origin.kind == "own" else None)
+    rows, policies = [], []
+
+    def report_point(seed: int, point: Point) -> None:
+        report(seed, _row(spec, environment.name, seed, point))
+
+    for seed in seeds:
+        outcome = train(
+            environment,
+            spec.make,
+            config,
+            spec.hyper,
+            seed,
+            schedule=spec.schedule,
+            folder=None if folder is None else folder / f"seed-{seed}",
+            label=label,
+            report=partial(report_point, seed),
+            tick=partial(tick, seed),
+            say=say,
+        )
+        rows += [_row(spec, environment.name, seed, point) for point in outcome.curve]
+        policies.append(spec.policy(outcome.agent, environment, origin, config.num_chains))
+    return Result(pd.DataFrame(rows), tuple(policies))

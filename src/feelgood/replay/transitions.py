@@ -1,0 +1,220 @@
+"""A ring of transitions in fixed arrays inside XLA, sampled as n-step transitions.
+
+A transition carries its true successor and the first observation of its episode. So samples stay right after a
+truncation, and after the ring has overwritten the beginning of an episode. The caller chooses a code in which
+observations are stored. Samples are uniform, or in proportion to priorities; see `feelgood.replay.sampling`.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from feelgood.checks import check_count
+from feelgood.replay.sampling import sampling
+from feelgood.typing import Array, PRNGKey, Scalar
+
+__all__ = ["Batch", "Replay", "ReplayState", "Transition", "replay"]
+
+
+class Transition(NamedTuple):
+    """One step of one environment.
+
+    Attributes:
+      observation: the observation before the action.
+      action: the action.
+      reward: its reward.
+      terminated: bool; the episode ended in a terminal state.
+      truncated: bool; the episode was cut off here.
+      next_observation: the true successor, also at the end of an episode.
+      first_observation: the first observation of this episode.
+    """
+
+    observation: Any
+    action: Any
+    reward: Any
+    terminated: Any
+    truncated: Any
+    next_observation: Any
+    first_observation: Any
+
+
+class Batch(NamedTuple):
+    """A minibatch of n-step transitions; every array has a leading axis of `batch_size`.
+
+    A sample that spans m steps has the target return_ + bootstrap_discount·max_a Q(next_observation, a).
+
+    Attributes:
+      observation: o₀.
+      action: a₀.
+      return_: Σ_{i<m} discountⁱ·r_i.
+      bootstrap_discount: discountᵐ, or 0 if step m terminated.
+      next_observation: the true successor of step m.
+      first_observation: the first observation of the episode.
+      slot: int32, the slot of its first step.
+      weight: importance weights of the samples; None for uniform sampling.
+    """
+
+    observation: Any
+    action: Array
+    return_: Array
+    bootstrap_discount: Array
+    next_observation: Any
+    first_observation: Any
+    slot: Array
+    weight: Array | None = None
+
+
+class ReplayState(NamedTuple):
+    """The contents of the ring.
+
+    Attributes:
+      data: a `Transition` of arrays with leading axis `capacity`, observations in code.
+      head: int32, the slot written next.
+      size: int32, the number of slots filled.
+      priorities: a `PrioritiesState`; () for uniform sampling.
+    """
+
+    data: Transition
+    head: Array
+    size: Array
+    priorities: Any = ()
+
+
+class Replay(NamedTuple):
+    """A ring buffer as pure functions.
+
+    Attributes:
+      init: `() -> state`, empty.
+      add: `(state, transition) -> state`.
+      add_batch: `(state, transitions) -> state`, successive transitions along a leading axis, oldest first.
+      sample: `(key, state, batch_size, discount, importance_exponent=0.4) -> Batch`, with replacement; the ring must
+        not be empty. Uniform sampling ignores the exponent.
+      take: `(state, slot, discount) -> Batch`, the n-step transitions that begin at the slots, int (B,). Slots not yet
+        filled give meaningless rows.
+      prioritise: `(state, slot, priority) -> state`, sets the priorities ≥ 0 (B,) of the slots (B,), such as
+        |TD error|; if a slot occurs several times, its largest priority counts. Raises ValueError for a replay
+        without priorities.
+      num_data: `state -> int`, transitions stored.
+    """
+
+    init: Callable[[], ReplayState]
+    add: Callable[[ReplayState, Transition], ReplayState]
+    add_batch: Callable[[ReplayState, Transition], ReplayState]
+    sample: Callable[..., Batch]
+    take: Callable[[ReplayState, ArrayLike, Scalar], Batch]
+    prioritise: Callable[[ReplayState, ArrayLike, ArrayLike], ReplayState]
+    num_data: Callable[[ReplayState], Array]
+
+
+def replay(
+    capacity: int,
+    example: Transition,
+    *,
+    n_step: int = 1,
+    priority_exponent: Scalar | None = None,
+    encode: Callable[[Any], Any] = lambda observation: observation,
+    decode: Callable[[Any], Any] = lambda code: code,
+) -> Replay:
+    """Builds a ring of `capacity` transitions.
+
+    A sample spans m = n_step steps, or fewer if the episode ends (terminated or truncated) or the newest transition is
+    reached: the data after the write head is the oldest in the ring, not a continuation. A sample that a truncation or
+    the write head cuts short bootstraps from the true successor of its last step, with discountᵐ.
+
+    Args:
+      capacity: slots in the ring.
+      example: one transition; only shapes and dtypes matter. The ring stores actions and rewards in these dtypes.
+      n_step: the most steps that a sample spans.
+      priority_exponent: α of prioritised sampling; None for uniform samples without weights.
+      encode: `observation -> code`, applied to one observation before storage; a pytree of arrays either way.
+      decode: `code -> observation`, applied to one code when sampling.
+    """
+    check_count("capacity", capacity)
+    check_count("n_step", n_step)
+    slots = sampling(capacity, priority_exponent)
+    shapes = jax.eval_shape(lambda one: _encoded(one, encode), jax.tree.map(jnp.asarray, example))
+
+    def init() -> ReplayState:
+        data = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shapes)
+        return ReplayState(data, jnp.asarray(0, jnp.int32), jnp.asarray(0, jnp.int32), slots.init())
+
+    def add(state: ReplayState, transition: Transition) -> ReplayState:
+        return add_batch(state, jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], transition))
+
+    def add_batch(state: ReplayState, transitions: Transition) -> ReplayState:
+        num_new = jnp.shape(transitions.reward)[0]
+        # If more arrive than the ring can hold, only the newest are written, and no slot is written twice.
+        dropped = max(num_new - capacity, 0)
+        kept = jax.vmap(lambda one: _encoded(one, encode))(jax.tree.map(lambda leaf: leaf[dropped:], transitions))
+        at = (state.head + jnp.arange(dropped, num_new)) % capacity
+
+        def write(ring, new):
+            return ring.at[at].set(jnp.asarray(new, ring.dtype), mode="promise_in_bounds", unique_indices=True)
+
+        return ReplayState(
+            jax.tree.map(write, state.data, kept),
+            (state.head + num_new) % capacity,
+            jnp.minimum(state.size + num_new, capacity),
+            slots.add(state.priorities, at, jnp.ones(at.shape, bool)),
+        )
+
+    def sample(
+        key: PRNGKey, state: ReplayState, batch_size: int, discount: Scalar, importance_exponent: Scalar = 0.4
+    ) -> Batch:
+        uniform = lambda key, batch_size: _uniform_slots(key, state, capacity, batch_size)
+        slot, weight = slots.draw(key, state.priorities, batch_size, importance_exponent, uniform)
+        return take(state, slot, discount)._replace(weight=weight)
+
+    def take(state: ReplayState, slot: ArrayLike, discount: Scalar) -> Batch:
+        return _take(state, slot, discount, capacity, n_step, jax.vmap(decode))
+
+    def prioritise(state: ReplayState, slot: ArrayLike, priority: ArrayLike) -> ReplayState:
+        return state._replace(priorities=slots.prioritise(state.priorities, slot, priority))
+
+    return Replay(init, add, add_batch, sample, take, prioritise, lambda state: state.size)
+
+
+def _encoded(transition: Transition, encode: Callable[[Any], Any]) -> Transition:
+    return transition._replace(
+        observation=encode(transition.observation),
+        next_observation=encode(transition.next_observation),
+        first_observation=encode(transition.first_observation),
+        terminated=jnp.asarray(transition.terminated, bool),
+        truncated=jnp.asarray(transition.truncated, bool),
+    )
+
+
+def _uniform_slots(key: PRNGKey, state: ReplayState, capacity: int, batch_size: int) -> Array:
+    """Slots that are uniform over the ring, to within one part in 2³²/size."""
+    bits = jax.random.bits(key, (batch_size,), jnp.uint32)
+    age = (bits % jnp.maximum(state.size, 1).astype(jnp.uint32)).astype(jnp.int32)
+    return (state.head - 1 - age) % capacity
+
+
+def _take(
+    state: ReplayState, slot: ArrayLike, discount: Scalar, capacity: int, n_step: int, decode: Callable[[Any], Any]
+) -> Batch:
+    """The n-step transitions that begin at the slots."""
+    data, first = state.data, jnp.asarray(slot, jnp.int32) % capacity
+    at = lambda ring, slot: jax.tree.map(lambda leaf: leaf.at[slot].get(mode="promise_in_bounds"), ring)
+    # num_left: transitions stored from this slot to the newest, itself included.
+    num_left = state.size - (first - (state.head - state.size)) % capacity
+    return_, last, power = jnp.zeros(first.shape), first, jnp.ones(first.shape)
+    alive = jnp.ones(first.shape, bool)
+    for i in range(n_step):
+        here = (first + i) % capacity
+        return_ = return_ + jnp.where(alive, power * at(data.reward, here), 0)
+        last, power = jnp.where(alive, here, last), jnp.where(alive, power * jnp.asarray(discount), power)
+        alive = alive & ~at(data.terminated, here) & ~at(data.truncated, here) & (i + 1 < num_left)
+    return Batch(
+        observation=decode(at(data.observation, first)),
+        action=at(data.action, first),
+        return_=return_,
+        bootstrap_discount=jnp.where(at(data.terminated, last), 0, power),
+        next_observation=decode(at(data.next_observation, last)),
+        first_observation=decode(at(data.first_observation, first)),
+        slot=first,
+    )

@@ -1,0 +1,283 @@
+"""Training on functional environments, wholly inside XLA.
+
+One run is a pure function of a key and of hyper-parameters, and `vmap` makes it many. A run alternates environment
+steps with fixed parameters and blocks of gradient steps (`feelgood.training.learning`). Everything periodic depends on
+counts that all runs share, so that under `vmap` no branch is taken twice.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from feelgood.agents import Agent, AgentState, Spaces, check_values, constant
+from feelgood.envs import Environment, Step, check_environment
+from feelgood.replay import Replay, ReplayState, Transition, replay
+from feelgood.training.config import FunctionalConfig
+from feelgood.training.learning import learn
+from feelgood.typing import Array, PRNGKey, Scalar
+
+__all__ = ["Record", "RunState", "Trainer", "trainer"]
+
+
+class Episode(NamedTuple):
+    """The current state of an environment within its episode; observations are in code."""
+
+    environment: Any
+    observation: Any
+    first_observation: Any
+    context: Array
+    return_: Array
+
+
+class RunState(NamedTuple):
+    """The complete state of a run between two chunks."""
+
+    key: PRNGKey
+    agent: AgentState
+    episode: Episode
+    replay: ReplayState
+
+
+class Record(NamedTuple):
+    """Measurements of one evaluation period.
+
+    Attributes:
+      evaluation: mean return of the evaluation at its end.
+      num_episodes: training episodes that ended in it.
+      num_successes: the number of these that reached `success_return`.
+      first_success: environment step, counted from the start of the period, at which the first of them ended; the
+        period's length if there was none.
+      training_return: sum of the returns of the training episodes that ended in it.
+      potential: mean of the potential over its gradient steps; NaN if there were none.
+      is_finite: whether all parameters were finite at its end.
+    """
+
+    evaluation: Array
+    num_episodes: Array
+    num_successes: Array
+    first_success: Array
+    training_return: Array
+    potential: Array
+    is_finite: Array
+
+
+class Trainer(NamedTuple):
+    """One run as pure functions.
+
+    Attributes:
+      init: `(key, hyper) -> state`, before the first step.
+      evaluate: `(key, state, hyper) -> mean return`.
+      advance: `(state, hyper, chunk) -> (state, Record)`, one evaluation period; `chunk` counts from 0 and must be the
+        same for all runs of a `vmap` (leave it unmapped).
+    """
+
+    init: Callable[[PRNGKey, Any], RunState]
+    evaluate: Callable[[PRNGKey, RunState, Any], Array]
+    advance: Callable[[RunState, Any, Any], tuple[RunState, Record]]
+
+
+def trainer(
+    environment: Environment,
+    make_agent: Callable[[Spaces, Any], Agent],
+    config: FunctionalConfig,
+    schedule: Callable[[Any, Scalar], Any] = constant,
+) -> Trainer:
+    """Builds the functions of one run.
+
+    Args:
+      environment: a functional environment.
+      make_agent: `(spaces, hyper) -> Agent`; called with traced hyper-parameters.
+      config: settings of the run.
+      schedule: `(hyper, progress) -> hyper`, the hyper-parameters at `progress` in [0, 1] of the budget; called at the
+        start of each block.
+    """
+    spec = environment.spec
+    if spec.max_episode_steps is None:
+        raise ValueError("max_episode_steps of a functional environment must be a number for training, got None")
+    max_steps = spec.max_episode_steps
+    check_environment(environment)
+    storage = _storage(environment, config)
+    spaces = Spaces(spec.observation_shape, spec.num_actions, environment.decode)
+    num_blocks = config.evaluation_period // config.train_frequency
+
+    def init(key: PRNGKey, hyper: Any) -> RunState:
+        agent = make_agent(spaces, schedule(hyper, 0.0))
+        check_values(agent, storage.code, spec.num_actions)
+        key_init, key_begin, key_run = jax.random.split(key, 3)
+        data = storage.replay_of(agent).init()
+        return RunState(key_run, agent.init(key_init), _begin(key_begin, environment, agent), data)
+
+    def evaluate(key: PRNGKey, run: RunState, hyper: Any) -> Array:
+        agent = make_agent(spaces, hyper)
+        play = lambda key: _play_episode(key, environment, agent, run.agent, max_steps)
+        if not (agent.is_random or spec.is_random):
+            return play(key)
+        return jnp.mean(jax.vmap(play)(jax.random.split(key, config.num_evaluation_episodes)))
+
+    def block(run: RunState, hyper: Any, index: Scalar) -> tuple[RunState, "_Block"]:
+        """Steps the environment, then learns; `index` counts the blocks of the run."""
+        key_next, key_collect, key_batches, key_updates = jax.random.split(run.key, 4)
+        progress = index * config.train_frequency / config.num_steps
+        agent = make_agent(spaces, schedule(hyper, progress))
+        episode, (transitions, ended, returns) = _collect(
+            key_collect, environment, agent, run.agent, run.episode, config.train_frequency, progress, storage.store
+        )
+        ring = storage.replay_of(agent)
+        data = ring.add_batch(run.replay, transitions)
+        num_learnt, agent = index - config.first_block, storage.with_start(agent)
+        # The replay itself does not pass through the branch, so that XLA need not copy it.
+        state, priorities, potential = jax.lax.cond(
+            num_learnt >= 0,
+            lambda state: learn(key_batches, key_updates, agent, ring, config, state, data, num_learnt, progress),
+            lambda state: (state, data.priorities, jnp.zeros(())),
+            run.agent,
+        )
+        data = data._replace(priorities=priorities)
+        return RunState(key_next, state, episode, data), _Block(ended, returns, potential)
+
+    def advance(run: RunState, hyper: Any, chunk: Any) -> tuple[RunState, Record]:
+        indices = chunk * num_blocks + jnp.arange(num_blocks)
+        run, blocks = jax.lax.scan(lambda run, index: block(run, hyper, index), run, indices)
+        key_next, key_evaluate = jax.random.split(run.key)
+        evaluation = evaluate(key_evaluate, run, hyper)
+        return run._replace(key=key_next), _record(config, run.agent, evaluation, blocks, indices)
+
+    return Trainer(init, evaluate, advance)
+
+
+class _Block(NamedTuple):
+    """Measurements of a block: whether each step ended an episode, the returns then, and the mean potential."""
+
+    ended: Array
+    returns: Array
+    potential: Array
+
+
+def _record(config: FunctionalConfig, agent: AgentState, evaluation: Array, blocks: _Block, indices: Array) -> Record:
+    ended, returns = blocks.ended.ravel(), blocks.returns.ravel()
+    success = ended & (returns >= config.success_return)
+    times = 1 + jnp.arange(config.evaluation_period)
+    learns = indices >= config.first_block
+    finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(agent.sampler.params)]
+    return Record(
+        evaluation=evaluation,
+        num_episodes=jnp.sum(ended),
+        num_successes=jnp.sum(success),
+        first_success=jnp.min(jnp.where(success, times, config.evaluation_period)),
+        training_return=jnp.sum(jnp.where(ended, returns, 0.0)),
+        potential=jnp.sum(jnp.where(learns, blocks.potential, 0.0)) / jnp.sum(learns),
+        is_finite=jnp.all(jnp.stack(finite)),
+    )
+
+
+class _Storage(NamedTuple):
+    """How transitions are stored.
+
+    Attributes:
+      code: zeros of the shape and dtype of an observation in code.
+      replay_of: `agent -> Replay`, with priorities if the agent has them.
+      store: `(episode, action, step, successor) -> Transition`.
+      with_start: `agent -> agent`, which sees the first observation in minibatches even if it is not stored.
+    """
+
+    code: Array
+    replay_of: Callable[[Agent], Replay]
+    store: Callable[[Episode, Array, Step, Array], Transition]
+    with_start: Callable[[Agent], Agent]
+
+
+def _storage(environment: Environment, config: FunctionalConfig) -> _Storage:
+    spec = environment.spec
+    shape = jax.eval_shape(lambda key: environment.encode(environment.reset(key)[1]), jax.random.key(0))
+    code, action_dtype = jnp.zeros(shape.shape, shape.dtype), np.min_scalar_type(spec.num_actions - 1)
+    # A start that never changes is put into the minibatches instead of the replay, once for all transitions.
+    start = environment.encode(environment.reset(jax.random.key(0))[1]) if spec.fixed_start else None
+    nothing = jnp.zeros((0,), jnp.uint8)
+    first = code if start is None else nothing
+    example = Transition(code, jnp.zeros((), action_dtype), jnp.zeros(()), False, False, code, first)
+    uniform, prioritised = (
+        replay(config.capacity, example, n_step=config.n_step, priority_exponent=exponent)
+        for exponent in (None, config.priority_exponent)
+    )
+
+    def store(episode: Episode, action: Array, step: Step, successor: Array) -> Transition:
+        return Transition(
+            episode.observation,
+            action.astype(action_dtype),
+            step.reward,
+            step.terminated,
+            step.truncated,
+            successor,
+            episode.first_observation if start is None else nothing,
+        )
+
+    def with_start(agent: Agent) -> Agent:
+        if start is None:
+            return agent
+        put = lambda batch: batch._replace(first_observation=start[None])
+        update = lambda key, state, batch, *rest: agent.update(key, state, put(batch), *rest)
+        if agent.priorities is None:
+            return agent._replace(update=update)
+        of_batch = agent.priorities
+        return agent._replace(
+            update=update, priorities=lambda key, state, batch, ahead: of_batch(key, state, put(batch), ahead)
+        )
+
+    return _Storage(code, lambda agent: uniform if agent.priorities is None else prioritised, store, with_start)
+
+
+def _begin(key: PRNGKey, environment: Environment, agent: Agent) -> Episode:
+    key_reset, key_context = jax.random.split(key)
+    state, observation = environment.reset(key_reset)
+    code = environment.encode(observation)
+    return Episode(state, code, code, agent.begin(key_context), jnp.zeros(()))
+
+
+def _collect(
+    key: PRNGKey,
+    environment: Environment,
+    agent: Agent,
+    state: AgentState,
+    episode: Episode,
+    num_steps: int,
+    progress: Scalar,
+    store: Callable[[Episode, Array, Step, Array], Transition],
+) -> tuple[Episode, tuple[Transition, Array, Array]]:
+    """Takes `num_steps` steps. Returns the episode then, and of each step the transition, whether the episode ended
+    with it, and the return of the episode so far."""
+
+    def play(episode: Episode, key: PRNGKey):
+        key_act, key_step, key_begin = jax.random.split(key, 3)
+        action = agent.explore(key_act, state, episode.context, episode.observation, progress)
+        environment_state, step = environment.step(key_step, episode.environment, action)
+        successor = environment.encode(step.observation)
+        return_ = episode.return_ + step.reward
+        ended = step.terminated | step.truncated
+        going_on = episode._replace(environment=environment_state, observation=successor, return_=return_)
+        fresh = _begin(key_begin, environment, agent)
+        after = jax.tree.map(lambda new, old: jnp.where(ended, new, old), fresh, going_on)
+        return after, (store(episode, action, step, successor), ended, return_)
+
+    return jax.lax.scan(play, episode, jax.random.split(key, num_steps))
+
+
+def _play_episode(key: PRNGKey, environment: Environment, agent: Agent, state: AgentState, max_steps: int) -> Array:
+    """The return of one evaluation episode."""
+
+    def play(carry, key):
+        episode, ended = carry
+        key_act, key_step = jax.random.split(key)
+        action = agent.exploit(key_act, state, episode.context, episode.observation)
+        environment_state, step = environment.step(key_step, episode.environment, action)
+        return_ = episode.return_ + jnp.where(ended, 0.0, step.reward)
+        successor = environment.encode(step.observation)
+        episode = episode._replace(environment=environment_state, observation=successor, return_=return_)
+        return (episode, ended | step.terminated | step.truncated), None
+
+    key_begin, key_play = jax.random.split(key)
+    keys = jax.random.split(key_play, max_steps)
+    (episode, _), _ = jax.lax.scan(play, (_begin(key_begin, environment, agent), jnp.zeros((), bool)), keys)
+    return episode.return_

@@ -20,10 +20,10 @@ import numpy as np
 from feelgood import agents
 from feelgood.envs.external import atari
 from feelgood.replay.frames import Arrival
-from feelgood.training.evaluation import acting_part
-from feelgood.training.host import train
-from feelgood.training.machinery import machinery
-from feelgood.training.protocol import HostProtocol
+from feelgood.training.acting import acting_part
+from feelgood.training.config import ExternalConfig
+from feelgood.training.external import train
+from feelgood.training.external_steps import external_steps
 
 
 class Kept:
@@ -60,21 +60,21 @@ def emulators_alone(pool, seconds):
         return sum(threads.map(play, pool))
 
 
-def device_alone(task, make, protocol, hyper):
+def device_alone(environment, make, config, hyper):
     """A function that tells what a turn's calls take on an idle host, in seconds: act, learn, and to start learn."""
-    parts = machinery(task, make, dataclasses.replace(protocol, capacity=20 * protocol.num_envs), hyper)
+    steps = external_steps(environment, make, dataclasses.replace(config, capacity=20 * config.num_envs), hyper)
     hyper = {name: np.float32(value) for name, value in hyper.items()}
-    agent, lanes = parts.init(jax.random.key(0), hyper)
-    rng, num_lanes, key = np.random.default_rng(0), protocol.num_lanes, jax.random.key(1)
+    agent, lanes = steps.init(jax.random.key(0), hyper)
+    rng, num_lanes, key = np.random.default_rng(0), config.num_lanes, jax.random.key(1)
     none, zeros = np.zeros(num_lanes, bool), np.zeros(num_lanes, np.int32)
     turns = 0
 
     def act():
         nonlocal lanes, turns
         frame = rng.integers(0, 256, (num_lanes, 84, 84), np.uint8)
-        arrival = Arrival(frame, none | (turns < protocol.num_groups), zeros, zeros.astype(np.float32), none)
+        arrival = Arrival(frame, none | (turns < config.num_groups), zeros, zeros.astype(np.float32), none)
         began = time.perf_counter()
-        lanes, actions = parts.act(key, np.uint32(turns), acting_part(agent), lanes, arrival, hyper, np.float32(0))
+        lanes, actions = steps.act(key, np.uint32(turns), acting_part(agent), lanes, arrival, hyper, np.float32(0))
         np.asarray(actions)
         turns += 1
         return time.perf_counter() - began
@@ -82,7 +82,7 @@ def device_alone(task, make, protocol, hyper):
     def learn():
         nonlocal agent
         began = time.perf_counter()
-        agent, _, potential = parts.learn(key, np.uint32(turns), agent, lanes, hyper, np.float32(0))
+        agent, _, potential = steps.learn(key, np.uint32(0), agent, lanes, hyper, np.float32(0))
         started = time.perf_counter()
         potential.block_until_ready()
         return time.perf_counter() - began, started - began
@@ -100,16 +100,16 @@ def device_alone(task, make, protocol, hyper):
     return measure
 
 
-def whole(task, make, protocol, hyper, folder):
+def whole(environment, make, config, hyper, folder):
     """Frames a second of training in the steady state; where a turn's seconds go, and those of a group's step."""
     marks = []
-    outcome = train(task, make, protocol, hyper, 0, report=marks.append, folder=folder)
+    outcome = train(environment, make, config, hyper, 0, report=marks.append, folder=folder)
     # The first period has compilation in it.
     seconds = outcome.curve[-1].seconds - outcome.curve[1].seconds
     steps = outcome.curve[-1].step - outcome.curve[1].step
-    num_turns = outcome.num_steps / protocol.num_lanes
+    num_turns = outcome.num_steps / config.num_lanes
     parts = {name: outcome.seconds[name] / num_turns for name in ("receive", "act", "learn", "rest")}
-    group = {name: outcome.seconds[name] / num_turns * protocol.num_groups for name in ("waiting", "stepping")}
+    group = {name: outcome.seconds[name] / num_turns * config.num_groups for name in ("waiting", "stepping")}
     return 4 * steps / seconds, parts, group
 
 
@@ -130,37 +130,39 @@ def main():
     options = parser.parse_args()
 
     pixel_scale = 1 / 255
-    task = atari(options.game, pixel_scale=pixel_scale)
-    pool, fresh = [], task.make
+    environment = atari(options.game, pixel_scale=pixel_scale)
+    pool, fresh = [], environment.make
     for _ in range(max(options.num_groups)):
         Kept(fresh(options.num_lanes, True), pool)
-    task = task._replace(make=lambda num_envs, training: pool.pop(0) if training else fresh(num_envs, False))
+    environment = environment._replace(
+        make=lambda num_envs, training: pool.pop(0) if training else fresh(num_envs, False)
+    )
     agent_options = agents.Options(double=True, init="unbiased")
     hyper = agents.atari_hyper(options.agent, pixel_scale)
     make = lambda spaces, hyper: agents.make_agent(options.agent, spaces, hyper, agent_options)
-    protocol = lambda num_groups, num_steps, period: HostProtocol(
+    config = lambda num_groups, num_steps, period: ExternalConfig(
         num_steps=num_steps,
         num_envs=options.num_lanes * num_groups,
         num_groups=num_groups,
         num_draws=options.num_draws,
         num_chains=options.num_chains,
-        num_warmup_steps=options.num_lanes * num_groups * 4,
+        learning_starts=options.num_lanes * num_groups * 4,
         capacity=options.capacity,
         evaluation_period=period,
         **({} if options.evaluate else {"num_evaluation_episodes": 1, "max_evaluation_steps": 1}),
         num_stagger_turns=1,  # what happens only at the start of a run is left out
     )
     emulators_alone(pool, 1.0)
-    alone = protocol(1, 10**6, 10**6)
-    calls_alone = device_alone(task, make, alone, hyper)
-    frames_per_stretch = 4 * alone.stretch * alone.steps_per_update / alone.num_updates
+    alone = config(1, 10**6, 10**6)
+    calls_alone = device_alone(environment, make, alone, hyper)
+    frames_per_block = 4 * alone.train_frequency
     trainings = {f"{n} groups": n for n in options.num_groups}
     rates, calls, details = {name: [] for name in ("emulators", "learning", *trainings)}, [], {}
     guess = emulators_alone(pool, options.seconds / 2)
-    guess = min(guess, frames_per_stretch / calls_alone(options.seconds / 4)[1])
+    guess = min(guess, frames_per_block / calls_alone(options.seconds / 4)[1])
     for _ in range(options.repeats):
         calls.append(calls_alone(options.seconds / 4))
-        rates["learning"].append(frames_per_stretch / calls[-1][1])
+        rates["learning"].append(frames_per_block / calls[-1][1])
         for name, num_groups in trainings.items():
             rates["emulators"].append(emulators_alone(pool, options.seconds / 2))
             num_envs = options.num_lanes * num_groups
@@ -168,7 +170,7 @@ def main():
             period = max(period, 100_000) if options.evaluate else period
             with tempfile.TemporaryDirectory() as folder:
                 kept = Path(folder, "run") if options.checkpoints else None
-                rate, *details[name] = whole(task, make, protocol(num_groups, 5 * period, period), hyper, kept)
+                rate, *details[name] = whole(environment, make, config(num_groups, 5 * period, period), hyper, kept)
             rates[name].append(rate)
             print(f"emulators alone {rates['emulators'][-1]:,.0f}, training in {name} {rate:,.0f}", flush=True)
     rates["emulators"].append(emulators_alone(pool, options.seconds / 2))

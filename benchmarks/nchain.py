@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from feelgood import agents, envs, noise
-from feelgood.training import Protocol, run_batch, trainer
+from feelgood.training import FunctionalConfig, run_batch, trainer
 
 NUMBERS = [int(word) for word in sys.argv[1:]]
 # A third number makes the process a worker on so many cores, for `processes`.
@@ -53,20 +53,20 @@ def show(title, columns, rows):
     Console(width=100).print(table)
 
 
-def batch(protocol, num_runs):
+def batch(config, num_runs):
     """The trainer, and seeds and hyper-parameters for so many runs."""
-    one = trainer(envs.nchain(LENGTH), lambda spaces, hyper: agents.make_agent(NAME, spaces, hyper), protocol)
+    one = trainer(envs.nchain(LENGTH), lambda spaces, hyper: agents.make_agent(NAME, spaces, hyper), config)
     hyper = {name: jnp.full((num_runs,), value) for name, value in agents.ZOO[NAME].hyper.items()}
     return one, jax.random.split(jax.random.key(0), num_runs), hyper
 
 
 def breakdown():
-    protocol = Protocol(num_steps=1000, evaluation_period=10 * BLOCKS, num_updates=4)
-    num_updates = protocol.evaluation_period * protocol.num_updates
-    one, keys, hyper = batch(protocol, RUNS)
+    config = FunctionalConfig(num_steps=1000, evaluation_period=10 * BLOCKS, replay_ratio=4.0)
+    num_updates = int(config.evaluation_period * config.replay_ratio)
+    one, keys, hyper = batch(config, RUNS)
     state = jax.jit(jax.vmap(one.init))(keys, hyper)
     params = state.agent.sampler.params
-    observations = jnp.ones((RUNS, protocol.batch_size, LENGTH))
+    observations = jnp.ones((RUNS, config.batch_size, LENGTH))
 
     def repeat(step):
         """`step(carry, key) -> carry`, as often as training takes a gradient step, for all runs together."""
@@ -120,8 +120,8 @@ def growth():
     """Cost of a chunk against its number of steps and against the number of runs."""
 
     def chunk(num_steps, num_runs):
-        protocol = Protocol(num_steps=num_steps, evaluation_period=num_steps, num_updates=4)
-        one, keys, hyper = batch(protocol, num_runs)
+        config = FunctionalConfig(num_steps=num_steps, evaluation_period=num_steps, replay_ratio=4.0)
+        one, keys, hyper = batch(config, num_runs)
         state = jax.jit(jax.vmap(one.init))(keys, hyper)
         advance = jax.jit(jax.vmap(one.advance, in_axes=(0, 0, None)))
         return lambda: advance(state, hyper, jnp.int32(0))
@@ -140,8 +140,8 @@ def worker(num_cores):
     """Trains chunk after chunk, each when a line comes in, and prints how long it took."""
     os.sched_setaffinity(0, range(num_cores))
     jax.config.update("jax_num_cpu_devices", num_cores)
-    protocol = Protocol(num_steps=100_000, num_updates=4)
-    one, _, hyper = batch(protocol, RUNS)
+    config = FunctionalConfig(num_steps=100_000, replay_ratio=4.0)
+    one, _, hyper = batch(config, RUNS)
     began = time.perf_counter()
 
     def report(progress):

@@ -22,7 +22,7 @@ class Corridor(gymnasium.Env):
 
 def main(num_steps: int = 2000, folder: str = "runs/corridor"):
     gymnasium.register("Corridor-v0", Corridor, max_episode_steps=12)
-    feelgood.train("fg_ulmcdqn", "Corridor-v0", num_steps=num_steps, num_warmup_steps=200).save(folder)
+    feelgood.train("fg_ulmcdqn", "Corridor-v0", num_steps=num_steps, learning_starts=200).save(folder)
     policy = feelgood.load_policy(folder)
     print("it goes", ["left", "right"][int(policy(np.eye(LENGTH + 1)[0]))], "and earns", policy.evaluate(5))
     return policy

@@ -172,7 +172,7 @@ def check_training(words: list[str]) -> None:
 
     options = by_tyro(TrainOptions, words)
     if options is not None:
-        api.prepare(options.agent, options.env, hyper=options.hyper_parameters(), protocol=options.settings())
+        api.prepare(options.agent, options.env, hyper=options.hyper_parameters(), config=options.settings())
 
 
 def check_rest(command: str, words: list[str]) -> None:
@@ -250,7 +250,7 @@ def test_commands_are_found_in_shell_and_in_text(tmp_path):
         "feelgood run atari --preset eta --hyper frictoin=1",
         "feelgood train --env CartPole-v1 --agent dqnn",
         "feelgood train --env CartPole-v1 --hyper frictoin=1",
-        "feelgood train --env CartPole-v1 --protocol batchsize=1",
+        "feelgood train --env CartPole-v1 --config batchsize=1",
         "feelgood train --env NoSuchTask-v1",
         "feelgood train",
         "feelgood plot results/nchain --kind pie",

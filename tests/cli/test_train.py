@@ -44,7 +44,7 @@ class Lever(gymnasium.Env):
 gymnasium.register("feelgood-tests/Lever-v0", Lever)
 COMMAND = ["train", "--env", "feelgood-tests/Lever-v0", "--agent", "dqn", "--num-steps", "400", "--num-envs", "4"]
 COMMAND += ["--hyper", "step_size=0.01", "epsilon_fraction=0.5", "--hidden", "8"]
-COMMAND += ["--protocol", "num_warmup_steps=40", "batch_size=16", "capacity=400", "evaluation_period=100"]
+COMMAND += ["--config", "learning_starts=40", "batch_size=16", "capacity=400", "evaluation_period=100"]
 
 
 @pytest.fixture(autouse=True)
@@ -124,7 +124,7 @@ def test_a_run_stopped_by_control_c_goes_on_where_it_stopped(stopped_and_continu
 
 
 def test_only_options_that_were_asked_for_differ_from_those_of_such_an_environment(monkeypatch):
-    def prepare(agent, env, seeds, hyper, options, env_settings, *, protocol):
+    def prepare(agent, env, seeds, hyper, options, env_settings, *, config):
         raise ValueError(f"told {options} {env_settings}")
 
     monkeypatch.setattr("feelgood.api.prepare", prepare)
@@ -218,11 +218,11 @@ def test_another_run_does_not_go_into_the_same_folder(stopped_and_continued, cap
         (["--env", "CartPole-v1", "--hyper", "friction=1", "friction=2"], "hyper must give each name once"),
         (["--env", "CartPole-v1", "--hyper", "step_size=inf"], "hyper step_size must be a finite real number"),
         (
-            ["--env", "CartPole-v1", "--protocol", "batch_size=1.5"],
+            ["--env", "CartPole-v1", "--config", "batch_size=1.5"],
             "batch_size must be a whole number of at least 0, got 1.5",
         ),
-        (["--env", "CartPole-v1", "--protocol", "num_envs=3"], "num_envs has an option of its own: --num-envs"),
-        (["--env", "CartPole-v1", "--protocol", "steps=3"], "setting of the protocol must be one of"),
+        (["--env", "CartPole-v1", "--config", "num_envs=3"], "num_envs has an option of its own: --num-envs"),
+        (["--env", "CartPole-v1", "--config", "steps=3"], "setting must be one of"),
         (["--env", "atari:pong", "--env-settings", "stiky=0.25"], "did you mean 'sticky'?"),
         (["--env", "CartPole-v1", "--env-settings", "sticky"], "env_settings must be of the form name=value"),
         (["--env", "CartPole-v1", "--num-seeds", "0"], "num_seeds must be a whole number of at least 1, got 0"),

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from feelgood.envs import nchain
-from feelgood.envs.external import functional_task
+from feelgood.envs.external import functional_as_external
 from feelgood.runs.identity import in_words
 
 FACTOR = 2.0
@@ -140,7 +140,7 @@ def test_what_lies_under_many_wrappers_counts():
         return step
 
     assert print_of(wrapped(np.arange(3))) == print_of(wrapped(np.arange(3))) != print_of(wrapped(np.arange(1, 4)))
-    reward = lambda reward: functional_task(nchain(5, large_reward=reward)).make
+    reward = lambda reward: functional_as_external(nchain(5, large_reward=reward)).make
     assert print_of(reward(1.0)) == print_of(reward(1.0)) != print_of(reward(2.0))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feelgood.statistics.compare import compare, in_words, read_side
+from feelgood.statistics.compare import compare, read_side, sentence
 
 
 def side(folder, name, **scores):
@@ -30,7 +30,7 @@ def test_differences_and_wins_are_those_computed_by_hand(tmp_path):
     assert row["p_better"] == pytest.approx(wins)
     # Both means have variance 35/12/6; the interval of the difference is about ±1.96·√2 of it.
     assert row["high"] - 1 == pytest.approx(1.96 * np.sqrt(2 * 35 / 12 / 6), rel=0.08)
-    assert in_words(found) == "These runs do not separate a and b (95% interval of the difference in return)."
+    assert sentence(found) == "These runs do not separate a and b (95% interval of the difference in return)."
     assert found.notes == ["with 6 runs a task an interval is narrower than it should be"]
     enough = side(tmp_path, "more", a=list(np.arange(10.0)), b=list(np.arange(10.0)))
     assert compare(read_side(f"{enough}:a"), read_side(f"{enough}:b")).notes == []
@@ -46,7 +46,7 @@ def test_every_task_counts_once_and_the_last_row_is_over_all(tmp_path):
     assert found.rows["p_better"].iloc[-1] == pytest.approx(0.5)
     assert np.isnan(found.rows["difference"].iloc[-1])  # tasks may have different units
     assert found.notes[0] == "left out, as only one side has them: w"
-    assert in_words(found) == (
+    assert sentence(found) == (
         "Of 3 tasks, a is better on 1; b is better on 1; the data do not separate them on 1 "
         "(higher return is better; each at 95%, not corrected for their number)."
     )
@@ -56,16 +56,16 @@ def test_chains_of_different_lengths_have_one_scale(studies):
     found = compare(read_side(f"{studies['nchain']}:fg_ulmcdqn"), read_side(f"{studies['nchain']}:dqn"))
     assert list(found.rows["task"]) == ["N = 25", "N = 50", "all tasks"]
     assert found.rows["difference"].iloc[2] == pytest.approx(found.rows["difference"].iloc[:2].mean())
-    assert "dqn is better on 2" in in_words(found)
+    assert "dqn is better on 2" in sentence(found)
 
 
 def test_less_regret_is_better(studies):
     found = compare(read_side(f"{studies['regret']}:lsvi_ucb"), read_side(f"{studies['regret']}:ase_exact"))
     assert found.lower_is_better
     assert (found.rows["p_better"] == 1).all()
-    assert "lsvi_ucb is better on 4 (lower regret is better" in in_words(found)
+    assert "lsvi_ucb is better on 4 (lower regret is better" in sentence(found)
     one = found._replace(rows=found.rows[:1])
-    assert in_words(one) == "lsvi_ucb has a lower regret than ase_exact (lower is better; 95% interval)."
+    assert sentence(one) == "lsvi_ucb has a lower regret than ase_exact (lower is better; 95% interval)."
 
 
 def test_two_folders_are_compared_agent_by_agent(tmp_path):
@@ -73,7 +73,7 @@ def test_two_folders_are_compared_agent_by_agent(tmp_path):
     second = side(tmp_path, "second", b=[3.0] * 5, a=[0.0] * 5, d=[0.0] * 5)
     found = compare(read_side(first), read_side(second))
     assert found.rows[["agent", "difference"]].to_numpy().tolist() == [["a", 1], ["b", -1]]
-    assert "Of 2 comparisons" in in_words(found)
+    assert "Of 2 comparisons" in sentence(found)
 
 
 def test_single_agents_are_compared_whatever_their_names(tmp_path):

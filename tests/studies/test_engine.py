@@ -20,7 +20,7 @@ import pytest
 
 from feelgood.figures import style
 from feelgood.studies import engine, frontier
-from feelgood.studies.cells import Cell, tables_of, task_of
+from feelgood.studies.cells import Cell, cell_task, tables_of
 from feelgood.studies.engine import Engine, EngineOptions, Task, carry_out, local
 from feelgood.studies.frontier import FrontierStudy
 from feelgood.studies.nchain import study as nchain
@@ -173,12 +173,12 @@ def test_cells_with_other_seeds_or_in_other_places_have_other_files():
         Cell("nchain-5", "dqn", "tune-0", [{}], range(3), 1000),
         Cell("nchain-5", "dqn", "report", [{}], range(3), 2000),
     ]
-    assert len({task_of(cell).file for cell in cells}) == len(cells)
-    assert task_of(cells[0]).file == task_of(Cell("nchain-5", "dqn", "report", [{}], [0, 1, 2], 1000)).file
+    assert len({cell_task(cell).file for cell in cells}) == len(cells)
+    assert cell_task(cells[0]).file == cell_task(Cell("nchain-5", "dqn", "report", [{}], [0, 1, 2], 1000)).file
 
 
 def test_a_cell_can_travel_to_another_machine():
-    run = task_of(Cell("nchain-5", "dqn", "report", [{"step_size": 0.1}], range(3), 1000)).run
+    run = cell_task(Cell("nchain-5", "dqn", "report", [{"step_size": 0.1}], range(3), 1000)).run
     assert pickle.loads(pickle.dumps(run)).args == run.args
 
 

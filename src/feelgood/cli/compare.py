@@ -24,14 +24,14 @@ def compare(arguments: Sequence[str]) -> None:
     """Compares two runs, or two agents of one, and says what the data can tell."""
     chosen = compare_parser().parse_args(arguments)
 
-    from feelgood.statistics.compare import compare, in_words, read_side
+    from feelgood.statistics.compare import compare, read_side, sentence
 
     found = compare(read_side(chosen.a, chosen.table), read_side(chosen.b, chosen.table))
-    sentence = in_words(found)
+    summary = sentence(found)
     if chosen.json:
         rows = found.rows.to_dict("records")
         clean = [{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()} for row in rows]
-        print(json.dumps({**found._asdict(), "rows": clean, "sentence": sentence}, indent=2))
+        print(json.dumps({**found._asdict(), "rows": clean, "sentence": summary}, indent=2))
         return
     head = ["agent", "task", "runs", "A", "B", "A − B", "95% interval", "P(A better)", "95% interval"]
     lines = [head] if found.rows["agent"].nunique() > 1 else [head[1:]]
@@ -49,7 +49,7 @@ def compare(arguments: Sequence[str]) -> None:
             for i, (word, width) in enumerate(zip(line, widths, strict=True))
         ]
         print("  ".join(words).rstrip())
-    print(f"\n{sentence}")
+    print(f"\n{summary}")
     for note in found.notes:
         print(f"Note: {note}.")
 

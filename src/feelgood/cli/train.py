@@ -50,8 +50,8 @@ class TrainOptions:
     """Environments that step in parallel; 0 for the default: 8, and 300 on Atari."""
     hyper: tuple[str, ...] = ()
     """Hyper-parameters that differ from the defaults, as in step_size=1e-2 friction=10."""
-    protocol: tuple[str, ...] = ()
-    """Other settings of the run, as in batch_size=64 n_step=3 target_period=200 capacity=50000."""
+    config: tuple[str, ...] = ()
+    """Other settings of the run, as in batch_size=64 n_step=3 target_update_period=200 capacity=50000."""
     hidden: tuple[int, ...] = ()
     """Widths of the hidden layers; nothing for the default: 64 64."""
     double: bool = False
@@ -95,8 +95,8 @@ class TrainOptions:
         return read_values("env_settings", self.env_settings)
 
     def settings(self) -> dict[str, int | float]:
-        """What was said of the protocol; whole numbers as such."""
-        numbers = _numbers("protocol", self.protocol)
+        """`config` as numbers by name; whole numbers as integers."""
+        numbers = _numbers("config", self.config)
         said = {name: int(value) if value == int(value) else value for name, value in numbers.items()}
         own = {name: getattr(self, name) for name in ("num_steps", "num_envs")}
         for name in own:
@@ -136,7 +136,7 @@ def execute(options: TrainOptions, again: str) -> None:
 
 def run(options: TrainOptions) -> list[Path]:
     """Trains, or goes on with what is in the folder, and returns what was written."""
-    from feelgood.api import carry_out, prepare
+    from feelgood.api import prepare, train_external
     from feelgood.runs import store
     from feelgood.runs.progress import bar
 
@@ -153,16 +153,16 @@ def run(options: TrainOptions) -> list[Path]:
         options.hyper_parameters(),
         chosen,
         options.environment(),
-        protocol=options.settings(),
+        config=options.settings(),
     )
     command = store.as_command("train", options).replace("feelgood run train", "feelgood train", 1)
     checkpoint = options.output / "checkpoint"
     with (
         store.recorded(options.output, "train", options, seeds={"training": seeds}, files=FILES, command=command),
         bar() as progress,
-        _reports(options, seeds, job.protocol.num_steps, progress) as (report, tick),
+        _reports(options, seeds, job.config.num_steps, progress) as (report, tick),
     ):
-        result = carry_out(job, checkpoint, report, say=lambda text: print(text, file=sys.stderr), tick=tick)
+        result = train_external(job, checkpoint, report, say=lambda text: print(text, file=sys.stderr), tick=tick)
         paths = result.save(options.output)
     shutil.rmtree(checkpoint, ignore_errors=True)  # the run is finished, as the manifest now says
     return paths

@@ -19,7 +19,7 @@ from feelgood.statistics.estimates import (
     scores_of,
 )
 
-__all__ = ["Comparison", "Side", "compare", "in_words", "read_side"]
+__all__ = ["Comparison", "Side", "compare", "read_side", "sentence"]
 
 ALL = "all tasks"
 
@@ -150,7 +150,7 @@ def _row(
     }
 
 
-def in_words(comparison: Comparison) -> str:
+def sentence(comparison: Comparison) -> str:
     """What the comparison says, in a sentence."""
     rows = comparison.rows[comparison.rows["task"] != ALL]
     above, below = int((rows["low"] > 0).sum()), int((rows["high"] < 0).sum())

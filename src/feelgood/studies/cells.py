@@ -23,10 +23,10 @@ __all__ = [
     "OPTIMUM",
     "Cell",
     "CellOptions",
+    "cell_task",
     "check_runs",
     "make_environment",
     "tables_of",
-    "task_of",
 ]
 
 OPTIMUM = 10.0
@@ -106,23 +106,23 @@ def make_environment(name: str):
 
 
 def _settings(cell: Cell):
-    """All hyper-parameters of each point, the protocol and the options of the agent."""
+    """All hyper-parameters of each point, the config and the options of the agent."""
     from feelgood import agents
-    from feelgood.training.ingraph import Protocol
+    from feelgood.training.config import FunctionalConfig
 
     recipe = agents.ZOO[cell.agent]
     success = {"nchain": OPTIMUM, "deep_sea": 0.99}.get(cell.environment.partition("-")[0], math.inf) - 1e-3
-    protocol = Protocol(num_steps=cell.num_steps, num_updates=recipe.num_updates, success_return=success)
-    return [{**recipe.hyper, **point} for point in cell.points], protocol, agents.Options(form=cell.form)
+    config = FunctionalConfig(num_steps=cell.num_steps, replay_ratio=recipe.replay_ratio, success_return=success)
+    return [{**recipe.hyper, **point} for point in cell.points], config, agents.Options(form=cell.form)
 
 
 def _digest(cell: Cell) -> str:
-    whole, protocol, options = _settings(cell)
-    facts = [whole, list(cell.seeds), dataclasses.asdict(protocol), dataclasses.asdict(options)]
+    whole, config, options = _settings(cell)
+    facts = [whole, list(cell.seeds), dataclasses.asdict(config), dataclasses.asdict(options)]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def task_of(cell: Cell) -> Task:
+def cell_task(cell: Cell) -> Task:
     """The task of running a cell.
 
     The file's name holds a hash of all that the runs depend on, defaults included, so that a changed default or grid is
@@ -145,7 +145,7 @@ def tables_of(cells: Sequence[Cell], seeds_per_task: int = 0) -> Generator[Seque
     import pandas as pd
 
     parts = [_split(cell, seeds_per_task) for cell in cells]
-    tables = iter((yield [task_of(part) for of_cell in parts for part in of_cell]))
+    tables = iter((yield [cell_task(part) for of_cell in parts for part in of_cell]))
     own = [list(itertools.islice(tables, len(of_cell))) for of_cell in parts]
     return [
         each[0] if len(each) == 1 else pd.concat(each).sort_values("point", kind="stable", ignore_index=True)
@@ -168,15 +168,15 @@ def _run(cell: Cell, progress: Any, checkpoint: Path | None):
     from feelgood import agents
     from feelgood.training import run_batch, trainer
 
-    whole, protocol, options = _settings(cell)
+    whole, config, options = _settings(cell)
     make = lambda spaces, hyper: agents.make_agent(cell.agent, spaces, hyper, options)
-    one = trainer(make_environment(cell.environment), make, protocol, agents.anneal)
+    one = trainer(make_environment(cell.environment), make, config, agents.anneal)
     pairs = list(itertools.product(range(len(whole)), cell.seeds))
     hyper = {key: jnp.asarray([whole[i][key] for i, _ in pairs], jnp.float32) for key in agents.ZOO[cell.agent].hyper}
-    with progress.task(cell.name, protocol.num_chunks) as report:
+    with progress.task(cell.name, config.num_chunks) as report:
         curves = run_batch(
             one,
-            protocol.num_chunks,
+            config.num_chunks,
             np.array([seed for _, seed in pairs]),
             hyper,
             label=f"{cell.name} {_digest(cell)}",
@@ -185,19 +185,19 @@ def _run(cell: Cell, progress: Any, checkpoint: Path | None):
         )
     kind, _, size = cell.environment.partition("-")
     where = {"length": int(size)} if kind == "nchain" else {"environment": cell.environment}
-    return _tabulate(curves, pairs, protocol).assign(**where, agent=cell.agent)
+    return _tabulate(curves, pairs, config).assign(**where, agent=cell.agent)
 
 
-def _tabulate(curves, pairs, protocol):
+def _tabulate(curves, pairs, config):
     """One row per run and evaluation, the evaluation of the untrained network first."""
     import numpy as np
     import pandas as pd
 
     num_chunks = curves.record.evaluation.shape[1]
     record = curves.record
-    steps = np.arange(num_chunks + 1) * protocol.evaluation_period
+    steps = np.arange(num_chunks + 1) * config.evaluation_period
     prepend = lambda first, rest: np.concatenate([np.broadcast_to(first, (len(rest), 1)), rest], axis=1).ravel()
-    period = protocol.evaluation_period
+    period = config.evaluation_period
     reached = np.where(record.num_successes > 0, record.first_success + np.arange(num_chunks) * period, -1)
     return pd.DataFrame(
         {

@@ -1,4 +1,4 @@
-"""The Atari study: its protocol, refusal of bad input, what it does with runs, and a tiny real one that is stopped."""
+"""The Atari study: its config, refusal of bad input, what it does with runs, and a tiny real one that is stopped."""
 
 import contextlib
 import dataclasses
@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("ale_py")
 
-import feelgood.training.host
+import feelgood.training.external
 from feelgood.agents import ZOO, atari_hyper
 from feelgood.cli.run import restored
 from feelgood.envs.external import ATARI_GAMES
@@ -25,8 +25,8 @@ from feelgood.studies.atari.paper import AGENTS, GAMES, PAPER_SCORES
 from feelgood.studies.atari.presets import DOPAMINE
 from feelgood.studies.atari.study import AtariStudy
 from feelgood.training import Interrupted
-from feelgood.training.host import Point
-from feelgood.training.protocol import HostProtocol
+from feelgood.training.config import ExternalConfig
+from feelgood.training.external import Point
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ from feelgood.training.protocol import HostProtocol
         ({"num_frames": -4}, "num_frames must be a whole number of at least 1, got -4"),
         ({"num_frames": 10_001}, "num_frames must be a multiple of evaluation_frames = 10000, got 10001"),
         ({"evaluation_frames": 10}, "evaluation_frames must be a multiple of 4, got 10"),
-        ({"num_warmup_steps": 5000}, "num_warmup_steps must be below 5000, all steps of a run, got 5000"),
+        ({"learning_starts": 5000}, "learning_starts must be below 5000, all steps of a run, got 5000"),
         ({"num_seeds": -1}, "num_seeds must be a whole number of at least 1, got -1"),
         ({"capacity": -1}, "capacity must be a whole number of at least 1, got -1"),
         ({"pixel_scale": -1.0}, "pixel_scale must be positive and finite, got -1.0"),
@@ -86,20 +86,19 @@ def test_the_papers_protocol_is_written_out_in_full():
     study = AtariStudy("paper")
     assert study.games == GAMES == ATARI_GAMES
     assert study.agents == AGENTS == tuple(PAPER_SCORES)
-    assert HostProtocol(**study.protocol) == HostProtocol(
+    assert ExternalConfig(**study.config) == ExternalConfig(
         num_steps=12_500_000,
         num_envs=300,
         num_groups=3,
         num_draws=50,
         draw_steps=50,
-        num_warmup_steps=20_000,
-        steps_per_update=10,
-        num_updates=1,
+        learning_starts=20_000,
+        replay_ratio=0.1,
         batch_size=32,
         capacity=1_000_000,
         n_step=3,
         discount=0.99,
-        target_period=500,
+        target_update_period=500,
         evaluation_period=100_000,
         num_evaluation_episodes=5,
         max_evaluation_steps=27_000,
@@ -109,14 +108,14 @@ def test_the_papers_protocol_is_written_out_in_full():
         importance_exponent=0.4,
     )
     # Nothing is left to defaults elsewhere.
-    assert study.protocol.keys() == {field.name for field in dataclasses.fields(HostProtocol)}
+    assert study.config.keys() == {field.name for field in dataclasses.fields(ExternalConfig)}
     assert study.emulator == {"sticky": 0.0, "life_loss": True, "pixel_scale": 1.0}
     assert AtariStudy("dopamine").emulator == {"sticky": 0.25, "life_loss": False, "pixel_scale": 1 / 255}
     assert AtariStudy("scaled").emulator == {**study.emulator, "pixel_scale": 1 / 255}
-    assert AtariStudy("dopamine").protocol == AtariStudy("scaled").protocol == study.protocol
+    assert AtariStudy("dopamine").config == AtariStudy("scaled").config == study.config
     sparse = AtariStudy("sparse")
     assert sparse.emulator == {**study.emulator, "pixel_scale": 1 / 16}
-    assert sparse.protocol == {**study.protocol, "draw_steps": 500}
+    assert sparse.config == {**study.config, "draw_steps": 500}
     assert (sparse.form, sparse.init) == ("corrected", "unbiased")
     assert len(atari.runs_of(study)) == 8 * 9 * 5
 
@@ -144,9 +143,9 @@ def test_a_study_that_was_begun_with_other_defaults_does_not_go_on(tmp_path):
     with store.recorded(study.output, "atari", study):
         pass
     (study.output / "cells").mkdir()
-    (study.output / "cells" / atari_runs.task_of(run).file).touch()
+    (study.output / "cells" / atari_runs.run_task(run).file).touch()
     atari._check(study, [run])
-    before = atari_runs.task_of(dataclasses.replace(run, point={"friction": 2.0})).file
+    before = atari_runs.run_task(dataclasses.replace(run, point={"friction": 2.0})).file
     (study.output / "cells" / before).with_suffix(".so-far.csv").touch()
     with pytest.raises(
         ValueError, match=f"holds {before[:-8]}.so-far.csv, a run of this study with defaults of another"
@@ -171,7 +170,7 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_what_was_asked_for(
     assert [(run.seed, run.label) for run in runs] == [
         (seed, f"{agent} bias_factor={value}") for seed in (0, 1) for agent in study.agents for value in (1, 2)
     ]
-    hyper, protocol, options = atari_runs.settings(runs[1])
+    hyper, config, options = atari_runs.settings(runs[1])
     defaults = atari_hyper("fg_ulmcdqn", 1.0)
     assert hyper == {**defaults, "friction": 7.0, "bias_factor": 2.0}
     assert defaults["inverse_temperature"] == 1e16  # Atari's, not the N-chain's
@@ -179,7 +178,7 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_what_was_asked_for(
     scaled = atari_runs.settings(run)
     assert scaled.hyper == atari_hyper("fg_ulmcdqn", 1 / 255) != defaults
     assert (options.init, scaled.options.init) == ("torch", "unbiased")
-    assert (scaled.protocol.num_envs, scaled.protocol.num_groups) == (300, 3)
+    assert (scaled.config.num_envs, scaled.config.num_groups) == (300, 3)
     for form in ("paper", "corrected"):
         (run, *_) = atari.runs_of(AtariStudy("scaled", agents=("fg_ulmcdqn",), form=form))
         other = atari_runs.settings(run)
@@ -190,16 +189,16 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_what_was_asked_for(
     assert sparse.hyper == {**scaled.hyper, "bias_epsilon": 1e-8, "bias_factor": 0.03}
     assert sparse.options == dataclasses.replace(scaled.options, form="corrected")
     assert options.double
-    assert protocol.n_step == 3
+    assert config.n_step == 3
     assert not options.prioritized
     (run, *_) = atari.runs_of(AtariStudy("scaled", init="torch", prioritized=True, num_envs=200))
     as_asked = atari_runs.settings(run)
-    assert (as_asked.options.init, as_asked.options.prioritized, as_asked.protocol.num_groups) == ("torch", True, 2)
+    assert (as_asked.options.init, as_asked.options.prioritized, as_asked.config.num_groups) == ("torch", True, 2)
 
 
 def test_a_file_is_named_after_all_that_its_run_depends_on():
     (run, *_) = atari.runs_of(AtariStudy())
-    name = atari_runs.task_of(run).file
+    name = atari_runs.run_task(run).file
     assert name.startswith("freeway-fg_ulmcdqn-seed-0-")
     others = [
         dataclasses.replace(run, seed=1),
@@ -210,15 +209,15 @@ def test_a_file_is_named_after_all_that_its_run_depends_on():
         dataclasses.replace(run, form="corrected"),
         dataclasses.replace(run, init="unbiased"),
         dataclasses.replace(run, prioritized=True),
-        dataclasses.replace(run, protocol={**run.protocol, "capacity": 6000}),
+        dataclasses.replace(run, config={**run.config, "capacity": 6000}),
         dataclasses.replace(run, emulator={**run.emulator, "sticky": 0.25}),
         dataclasses.replace(run, emulator={**run.emulator, "pixel_scale": 0.5}),
     ]
-    digests = [atari_runs.task_of(each).file.rpartition("-")[2] for each in [run, *others]]
+    digests = [atari_runs.run_task(each).file.rpartition("-")[2] for each in [run, *others]]
     assert len(set(digests)) == len(digests)
     # Where it is kept changes nothing, nor does a default that is spelt out.
     spelt = dataclasses.replace(run, point={"friction": ZOO["fg_ulmcdqn"].atari["friction"]})
-    assert atari_runs.task_of(spelt).file == atari_runs.task_of(run, checkpoints=False).file == name
+    assert atari_runs.run_task(spelt).file == atari_runs.run_task(run, checkpoints=False).file == name
 
 
 @pytest.fixture
@@ -327,11 +326,11 @@ def tiny(output):
         num_frames=2400,
         evaluation_frames=1200,
         num_envs=10,
-        num_warmup_steps=100,
-        steps_per_update=100,
+        learning_starts=100,
+        replay_ratio=0.01,
         batch_size=4,
         capacity=400,
-        target_period=2,
+        target_update_period=2,
         max_evaluation_steps=10,
         num_stagger_turns=20,
         output=output,
@@ -351,7 +350,7 @@ def test_curves_of_a_study_under_way_can_be_had(tmp_path, monkeypatch):
             raise error
         return SimpleNamespace(curve=points)
 
-    monkeypatch.setattr(feelgood.training.host, "train", fake_train)
+    monkeypatch.setattr(feelgood.training.external, "train", fake_train)
     study = dataclasses.replace(tiny(tmp_path), hyper=(), vary=("feel_good_weight=0.01,0.1",))
     for known in ([0, 300], [0]):  # a run that goes on tells its curve from the beginning
         with pytest.raises(Interrupted):
@@ -374,8 +373,8 @@ def test_a_real_run_is_stopped_and_resumed_to_its_end(tmp_path, monkeypatch, cap
     turns, settings = iter(range(10**6)), atari_runs.settings
 
     def with_network(run):
-        hyper, protocol, options = settings(run)
-        return atari_runs.Settings(hyper, protocol, dataclasses.replace(options, network=network, hidden=(8,)))
+        hyper, config, options = settings(run)
+        return atari_runs.Settings(hyper, config, dataclasses.replace(options, network=network, hidden=(8,)))
 
     monkeypatch.setattr(atari_runs, "settings", with_network)
 
@@ -384,7 +383,7 @@ def test_a_real_run_is_stopped_and_resumed_to_its_end(tmp_path, monkeypatch, cap
         yield SimpleNamespace(is_set=lambda: next(turns) >= 7)
 
     with monkeypatch.context() as patched:
-        patched.setattr(feelgood.training.host, "stop_on_signal", stop_soon)
+        patched.setattr(feelgood.training.external, "stop_on_signal", stop_soon)
         with pytest.raises(Interrupted):
             atari.run(tiny(tmp_path))
     (folder,) = (tmp_path / "cells").glob("*.checkpoint")

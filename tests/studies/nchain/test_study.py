@@ -16,7 +16,7 @@ from feelgood.studies.cells import FIRST_TUNING_SEED, Cell
 from feelgood.studies.engine import carry_out, local
 from feelgood.studies.nchain import study as nchain
 from feelgood.studies.nchain.study import GRIDS, NChainStudy
-from feelgood.training import Curves, Protocol, Record
+from feelgood.training import Curves, FunctionalConfig, Record
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_the_cold_twin_of_a_winner_runs_on_the_same_seeds_with_all_but_the_tempe
 
 
 def test_the_steady_agent_runs_with_each_part_taken_away_and_all_else_the_same(fake_runs, monkeypatch, tmp_path):
-    ran = fake_runs(lambda cell, point, seed: point.get("average", 7.0))
+    ran = fake_runs(lambda cell, point, seed: point.get("average_decay", 7.0))
     monkeypatch.setitem(GRIDS, "steady_fg_ulmcdqn", {"step_size": (0.5,)})
     study = NChainStudy(agents=("steady_fg_ulmcdqn",), tuning_seeds=(1,), ablate=True, num_seeds=3)
     (_, *tables), _ = carried_out(nchain.plan(study, 25, "steady_fg_ulmcdqn"), tmp_path)
@@ -233,13 +233,13 @@ def test_the_steady_agent_runs_with_each_part_taken_away_and_all_else_the_same(f
     assert changed == [
         {"step_size_end": 0.5},
         {"feel_good_weight_end": weight},
-        {"average": 0.0},
-        {"step_size_end": 0.5, "feel_good_weight_end": weight, "average": 0.0},
+        {"average_decay": 0.0},
+        {"step_size_end": 0.5, "feel_good_weight_end": weight, "average_decay": 0.0},
     ]
     names = [f"steady_fg_ulmcdqn_no_{part}" for part in ("falling_step", "falling_weight", "average", "part")]
     assert [table["agent"].unique().tolist() for table in tables] == [[name] for name in names]
     # Each table is that of its own point.
-    assert [table["return"].iloc[-1] for table in tables] == [whole["average"], whole["average"], 0.0, 0.0]
+    assert [table["return"].iloc[-1] for table in tables] == [whole["average_decay"], whole["average_decay"], 0.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_the_steady_agent_runs_with_each_part_taken_away_and_all_else_the_same(f
         lambda settings, recipe: settings.update(seeds=[7, 9]),
         lambda settings, recipe: settings.update(form="paper"),
         lambda settings, recipe: recipe.hyper.update(step_size=2e-3),
-        lambda settings, recipe: object.__setattr__(recipe, "num_updates", 2),
+        lambda settings, recipe: object.__setattr__(recipe, "replay_ratio", 2.0),
     ],
     ids=["point", "seed", "form", "default", "updates"],
 )
@@ -285,7 +285,7 @@ def test_tables_hold_the_untrained_evaluation_first_and_first_successes_in_steps
         potential=np.array([[0.1, 0.2], [0.3, 0.4]]),
         is_finite=np.array([[True, True], [True, False]]),
     )
-    table = cells._tabulate(Curves(np.array([8.0, 9.0]), record), [(0, 5), (1, 5)], Protocol(num_steps=2000))
+    table = cells._tabulate(Curves(np.array([8.0, 9.0]), record), [(0, 5), (1, 5)], FunctionalConfig(num_steps=2000))
     assert table["point"].tolist() == [0, 0, 0, 1, 1, 1]
     assert table["seed"].tolist() == [5] * 6
     assert table["step"].tolist() == [0, 1000, 2000] * 2

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from feelgood.choices import Form, Init
 from feelgood.studies.engine import Plan, Task
 
-__all__ = ["FRAMES_PER_STEP", "Run", "Settings", "plan", "settings", "tabulate", "task_of"]
+__all__ = ["FRAMES_PER_STEP", "Run", "Settings", "plan", "run_task", "settings", "tabulate"]
 
 FRAMES_PER_STEP = 4
 
@@ -27,7 +27,7 @@ class Run:
       seed: of the run.
       point: hyper-parameters, the rest being the recipe's on Atari.
       varied: name and value of the one that is varied, if any; it is in `point` too.
-      protocol: arguments of `HostProtocol`.
+      config: arguments of `ExternalConfig`.
       emulator: arguments of `atari`.
       form: of the adaptive samplers.
       init: weights that networks start with.
@@ -39,7 +39,7 @@ class Run:
     seed: int
     point: Mapping[str, float]
     varied: tuple[str, float] | None
-    protocol: Mapping[str, Any]
+    config: Mapping[str, Any]
     emulator: Mapping[str, Any]
     form: Form = "released"
     init: Init = "torch"
@@ -57,30 +57,30 @@ class Run:
 
 
 class Settings(NamedTuple):
-    """What a run comes down to: hyper-parameters, a `HostProtocol` and an agent's `Options`."""
+    """What a run comes down to: hyper-parameters, a `ExternalConfig` and an agent's `Options`."""
 
     hyper: dict[str, float]
-    protocol: Any
+    config: Any
     options: Any
 
 
 def settings(run: Run) -> Settings:
-    """All hyper-parameters, the protocol and the options of the agent."""
+    """All hyper-parameters, the config and the options of the agent."""
     from feelgood import agents
-    from feelgood.training.protocol import HostProtocol
+    from feelgood.training.config import ExternalConfig
 
     hyper = {**agents.atari_hyper(run.agent, run.emulator["pixel_scale"], run.form), **run.point}
     options = agents.Options(double=True, form=run.form, init=run.init, prioritized=run.prioritized)
-    return Settings(hyper, HostProtocol(**run.protocol), options)
+    return Settings(hyper, ExternalConfig(**run.config), options)
 
 
 def _digest(run: Run) -> str:
-    hyper, protocol, options = settings(run)
-    facts = [run.game, run.agent, run.seed, hyper, asdict(protocol), asdict(options), dict(run.emulator)]
+    hyper, config, options = settings(run)
+    facts = [run.game, run.agent, run.seed, hyper, asdict(config), asdict(options), dict(run.emulator)]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def task_of(run: Run, *, checkpoints: bool = True) -> Task:
+def run_task(run: Run, *, checkpoints: bool = True) -> Task:
     """The task of a run; the file's name holds a hash of all that the run depends on, defaults included."""
     words = run.name.replace("/", "-").replace(" ", "-")
     return Task(run.name, f"{words}-{_digest(run)}.parquet", partial(_run, run, checkpoints))
@@ -88,7 +88,7 @@ def task_of(run: Run, *, checkpoints: bool = True) -> Task:
 
 def plan(run: Run, cells: Path, *, checkpoints: bool = True) -> Plan:
     """One run; returns its curve. Once that is on disk, the folder that the run was kept in is removed."""
-    task = task_of(run, checkpoints=checkpoints)
+    task = run_task(run, checkpoints=checkpoints)
     (table,) = yield [task]
     shutil.rmtree((cells / task.file).with_suffix(".checkpoint"), ignore_errors=True)
     varied = {} if run.varied is None else {"parameter": run.varied[0], "value": run.varied[1]}
@@ -101,14 +101,14 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
     from feelgood.envs.external import atari
     from feelgood.runs import store
     from feelgood.runs.progress import Moment
-    from feelgood.training.host import train
+    from feelgood.training.external import train
 
-    hyper, protocol, options = settings(run)
+    hyper, config, options = settings(run)
     make = lambda spaces, hyper: agents.make_agent(run.agent, spaces, hyper, options)
     task = atari(run.game, **run.emulator)
     said: list[str] = []
     points: list[Any] = []
-    with progress.task(run.name, protocol.num_steps) as report:
+    with progress.task(run.name, config.num_steps) as report:
         step, speed = 0, 0.0
 
         def show() -> None:
@@ -138,7 +138,7 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
         outcome = train(
             task,
             make,
-            protocol,
+            config,
             hyper,
             run.seed,
             schedule=agents.anneal,

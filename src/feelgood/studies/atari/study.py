@@ -16,7 +16,7 @@ from feelgood.choices import FORMS, INITS, Form, Init
 from feelgood.pairs import read_lists, read_numbers
 from feelgood.studies.atari.paper import GAMES
 from feelgood.studies.atari.presets import PRESETS
-from feelgood.studies.atari.runs import FRAMES_PER_STEP, Run, plan, settings, task_of
+from feelgood.studies.atari.runs import FRAMES_PER_STEP, Run, plan, run_task, settings
 from feelgood.studies.engine import EngineOptions, run_plans
 from feelgood.studies.nchain.study import GRIDS
 
@@ -65,12 +65,10 @@ class AtariStudy(EngineOptions):
     """Probability that an action is repeated; below 0 for the preset's."""
     episode: Literal["preset", "life", "game"] = "preset"
     """What an episode of training ends with."""
-    num_warmup_steps: int = 0
+    learning_starts: int = 0
     """Environment steps before the first gradient step; 0 for the preset's."""
-    steps_per_update: int = 0
-    """Environment steps for num_updates gradient steps; 0 for the preset's."""
-    num_updates: int = 0
-    """Gradient steps for every steps_per_update environment steps; 0 for the preset's."""
+    replay_ratio: float = 0.0
+    """Gradient steps per environment step; 0 for the preset's."""
     batch_size: int = 0
     """Transitions in a minibatch; 0 for the preset's."""
     capacity: int = 0
@@ -79,7 +77,7 @@ class AtariStudy(EngineOptions):
     """Steps that a return spans; 0 for the preset's."""
     discount: float = 0.0
     """Of future rewards; 0 for the preset's."""
-    target_period: int = 0
+    target_update_period: int = 0
     """Gradient steps between two copies to the target network; 0 for the preset's."""
     evaluation_frames: int = 0
     """Frames between two evaluations; 0 for the preset's."""
@@ -128,10 +126,12 @@ class AtariStudy(EngineOptions):
         check_positive("pixel_scale", self.pixel_scale)
         check_fraction("sticky", self.sticky)
         check_probability("discount", self.discount)
+        check_positive("replay_ratio", self.replay_ratio)
+        check_positive("replay_ratio", self.replay_ratio)
         for name in _COUNTS:
             check_count(name, getattr(self, name))
         if groups_are_ours_to_choose:
-            from feelgood.training.protocol import most_groups
+            from feelgood.training.config import most_groups
 
             object.__setattr__(self, "num_groups", most_groups(self.num_envs, self.num_chains, self.num_groups))
         if self.evaluation_frames % FRAMES_PER_STEP:
@@ -140,22 +140,22 @@ class AtariStudy(EngineOptions):
             raise ValueError(
                 f"num_frames must be a multiple of evaluation_frames = {self.evaluation_frames}, got {self.num_frames}"
             )
-        if self.num_warmup_steps * FRAMES_PER_STEP >= self.num_frames:
+        if self.learning_starts * FRAMES_PER_STEP >= self.num_frames:
             most = self.num_frames // FRAMES_PER_STEP
-            raise ValueError(f"num_warmup_steps must be below {most}, all steps of a run, got {self.num_warmup_steps}")
+            raise ValueError(f"learning_starts must be below {most}, all steps of a run, got {self.learning_starts}")
         fixed = read_numbers("hyper", self.hyper)
         for name in read_lists("vary", self.vary):
             if name in fixed:
                 raise ValueError(f"vary must name what hyper does not, got {name!r} in both")
 
     @property
-    def protocol(self) -> dict[str, Any]:
-        """Arguments of `feelgood.training.protocol.HostProtocol`."""
+    def config(self) -> dict[str, Any]:
+        """Arguments of `feelgood.training.config.ExternalConfig`."""
         steps = {
             "num_steps": self.num_frames // FRAMES_PER_STEP,
             "evaluation_period": self.evaluation_frames // FRAMES_PER_STEP,
         }
-        return {**{name: getattr(self, name) for name in _PROTOCOL}, **steps}
+        return {**{name: getattr(self, name) for name in _CONFIG}, **steps}
 
     @property
     def emulator(self) -> dict[str, Any]:
@@ -163,21 +163,20 @@ class AtariStudy(EngineOptions):
         return {"sticky": self.sticky, "life_loss": self.episode == "life", "pixel_scale": self.pixel_scale}
 
 
-# What a protocol has in steps and a study in frames is apart.
-_PROTOCOL = (
+# Fields that the config counts in steps and the study in frames are not in this list.
+_CONFIG = (
     "num_envs",
     "num_groups",
     "num_chains",
     "num_draws",
     "draw_steps",
-    "num_warmup_steps",
-    "steps_per_update",
-    "num_updates",
+    "learning_starts",
+    "replay_ratio",
     "batch_size",
     "capacity",
     "n_step",
     "discount",
-    "target_period",
+    "target_update_period",
     "num_evaluation_episodes",
     "max_evaluation_steps",
     "num_stagger_turns",
@@ -188,7 +187,7 @@ _COUNTS = (
     "num_frames",
     "num_seeds",
     "evaluation_frames",
-    *(name for name in _PROTOCOL if name != "discount" and not name.endswith("_exponent")),
+    *(name for name in _CONFIG if name not in ("discount", "replay_ratio") and not name.endswith("_exponent")),
 )
 # Zero means something for these.
 _FROM_ZERO = ("sticky", "priority_exponent", "importance_exponent")
@@ -230,7 +229,7 @@ def runs_of(study: AtariStudy) -> list[Run]:
             seed,
             {**fixed, **dict([point] if point else [])},
             point,
-            study.protocol,
+            study.config,
             study.emulator,
             cast(Form, study.form),
             cast(Init, study.init),
@@ -311,7 +310,7 @@ def _check(study: AtariStudy, runs: Sequence[Run]) -> None:
         spaces = agents.Spaces(task.observation_shape, task.num_actions, task.decode)
         agents.make_agent(each.agent, spaces, hyper, options)
     if store.holds(study.output, "atari", study):
-        known = {task_of(each).file.removesuffix(".parquet") for each in runs}
+        known = {run_task(each).file.removesuffix(".parquet") for each in runs}
         for path in sorted((study.output / "cells").glob("*-seed-*")):
             if not any(path.name.startswith(name) for name in known):
                 raise ValueError(

@@ -67,7 +67,7 @@ _NINE = tuple(GRIDS)[:9]
 _PARTS: dict[str, Callable[[dict[str, float]], dict[str, float]]] = {
     "no_falling_step": lambda hyper: {"step_size_end": hyper["step_size"]},
     "no_falling_weight": lambda hyper: {"feel_good_weight_end": hyper["feel_good_weight"]},
-    "no_average": lambda hyper: {"average": 0.0},
+    "no_average": lambda hyper: {"average_decay": 0.0},
 }
 _PARTS["no_part"] = lambda hyper: {k: v for name in tuple(_PARTS)[:3] for k, v in _PARTS[name](hyper).items()}
 

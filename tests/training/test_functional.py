@@ -149,7 +149,7 @@ def test_the_target_is_the_network_as_it_was_at_the_last_multiple_of_the_period(
 
 
 def test_targets_are_copied_in_time_when_gradient_steps_are_more_than_an_int32_can_count():
-    chunk, period = 2**31 // 40 + 12, 15
+    chunk, period = 2**31 // 40 + 13, 15
     one = trainer(constant_reward().environment, spy(), dataclasses.replace(SPIED, target_update_period=period))
     state, _ = jax.jit(one.advance)(one.init(jax.random.key(0), {}), {}, jnp.int32(chunk))
     copied = [k for k in range(1, 41) if (40 * chunk - 10 + k) % period == 0]

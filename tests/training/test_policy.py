@@ -237,13 +237,13 @@ def tamper(folder, **changes):
         ({"format": 2}, "has format 2, this version of feelgood reads 1"),
         ({"agent": "dnq"}, "did you mean 'dqn'?"),
         ({"agent": None}, "must hold a str as 'agent', got None"),
-        ({"hyper": {"step_size": "fast"}}, "policy.json holds what does not fit"),
+        ({"hyper": {"step_size": "fast"}}, "a value in policy.json is not valid"),
         ({"hyper": {"step_size": 0.1}}, "does not fit agent 'dqn': it lacks adam_epsilon"),
         ({"options": {"hidden": [4], "wide": True}}, "wide"),
-        ({"options": {"hidden": 4}}, "policy.json holds what does not fit"),
+        ({"options": {"hidden": 4}}, "a value in policy.json is not valid"),
         ({"options": {"hidden": [5]}}, "expected float32(2, 5)"),
         ({"options": {"hidden": [4, 4]}}, "does not fit its agent: arrays differ, such as sampler/params/layers/2"),
-        ({"environment": {"kind": "gym"}}, "policy.json holds what does not fit"),
+        ({"environment": {"kind": "gym"}}, "a value in policy.json is not valid"),
         (
             {"environment": {"kind": "shell", "name": "x", "settings": {}}},
             "kind of environment must be one of 'gym', 'atari'",
@@ -263,6 +263,18 @@ def test_a_description_that_does_not_fit_gives_one_sentence(folder, changes, mes
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
         load_policy(folder)
     assert "\n" not in str(caught.value)
+
+
+def test_policies_of_earlier_versions_still_load(folder):
+    path = folder / "policy.json"
+    about = json.loads(path.read_text())
+    wanted = load_policy(folder)
+    about["task"] = about.pop("environment")
+    about["hyper"]["average"] = 0.5
+    path.write_text(json.dumps(about))
+    found = load_policy(folder)
+    assert found.origin == wanted.origin
+    assert found.hyper == {**wanted.hyper, "average_decay": 0.5}
 
 
 class Bomb:

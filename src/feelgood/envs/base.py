@@ -94,7 +94,7 @@ def check_environment(environment: Environment) -> None:
     if not isinstance(began, tuple) or len(began) != 2 or getattr(began[1], "shape", None) != shape:
         raise ValueError(
             f"reset of an environment must return (state, observation) with an observation of shape {shape}, "
-            f"as its spec says, got {_shapes(began)}"
+            f"as in its spec, got {_shapes(began)}"
         )
     state, observation = began
     moved = jax.eval_shape(environment.step, key, state, jnp.zeros((), jnp.int32))

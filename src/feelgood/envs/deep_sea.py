@@ -20,7 +20,7 @@ __all__ = ["DeepSeaState", "deep_sea"]
 
 
 class DeepSeaState(NamedTuple):
-    """Where the diver is: int32 row, which is also the time, and column."""
+    """Position of the diver: int32 row, which is also the time, and column."""
 
     row: Array
     column: Array
@@ -34,11 +34,11 @@ def deep_sea(size: int, *, windy: bool = False, move_cost: Scalar = 0.01, mappin
 
     Args:
       size: N ≥ 2.
-      windy: whether "right" fails to move with probability 1/N, at its cost, and standard normal noise is added to what
-        is paid in the outer two cells of the last row.
-      move_cost: of N moves to the right.
-      mapping_seed: of the actions' meanings, those that bsuite draws from the same seed; None for 0 = left and 1 =
-        right everywhere.
+      windy: whether "right" fails to move with probability 1/N, at its cost, and standard normal noise is added to the
+        reward in the outer two cells of the last row.
+      move_cost: total cost of N moves to the right.
+      mapping_seed: seed of the mapping from actions to moves, which is bsuite's of the same seed; None for 0 = left
+        and 1 = right everywhere.
 
     Returns:
       An environment with one-hot float32 observations of shape (N, N), all zeros at the end, stored by `encode` as one

@@ -1,8 +1,8 @@
-"""Tiny environments with values in closed form; each isolates one thing that an agent must be able to do.
+"""Tiny environments with values in closed form; each isolates one ability of an agent.
 
-Every factory returns a `Diagnostic`: the environment, all its observations, and its optimal action values at them. An
-agent that fails on one of them says by the name of it what is wrong. Where several actions are offered, a greedy agent
-may never learn the values of actions that it does not take: there, look at `greedy_actions`.
+Every factory returns a `Diagnostic`: the environment, all its observations, and its optimal action values at them. The
+name of a failed diagnostic is the ability that an agent lacks. With several actions, a greedy agent may never learn the
+values of actions that it does not take; compare its `greedy_actions` instead.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ class Diagnostic(NamedTuple):
 
     Attributes:
       environment: the environment.
-      observations: float32 (num_observations, dimension), all that can be seen before an action.
+      observations: float32 (num_observations, dimension), all observations before an action.
       action_values: `discount -> (num_observations, num_actions)`, the optimal Q at those observations.
     """
 
@@ -140,7 +140,7 @@ def credit() -> Diagnostic:
 
 
 def truncation(num_steps: int = 4) -> Diagnostic:
-    """One action, reward 1 for ever, cut off every `num_steps`: is a cut not an end? Q = 1/(1 − discount)."""
+    """One action, reward 1 forever, truncated every `num_steps` steps: does a truncation bootstrap? Q = 1/(1 − discount)."""
     check_count("num_steps", num_steps)
     return _diagnostic(
         [[1.0]],

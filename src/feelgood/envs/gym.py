@@ -1,4 +1,4 @@
-"""Our environments as Gymnasium environments; importing this module registers `feelgood/NChain-v0`.
+"""Functional environments as Gymnasium environments; importing this module registers `feelgood/NChain-v0`.
 
 Example:
   >>> import gymnasium, feelgood.envs.gym
@@ -20,9 +20,9 @@ __all__ = ["GymEnv", "NChainEnv"]
 
 
 class GymEnv(gymnasium.Env):
-    """Steps a functional environment one call at a time, on the host's terms: NumPy observations, Python scalars.
+    """Steps a functional environment one call at a time, with NumPy observations and Python scalars.
 
-    Episodes end as the functional environment says; after the end, call `reset`. A seed given to `reset` fixes all
+    Episodes end as in the functional environment; call `reset` after the end. A seed given to `reset` fixes everything
     that follows.
 
     Attributes:

@@ -21,7 +21,7 @@ _EXTRA_STEPS = {"released": 8, "paper": 9}
 
 
 class NChainState(NamedTuple):
-    """Where the walker stands.
+    """State of the walk.
 
     Attributes:
       position: int32 index of the state, 0 for s₁.

@@ -137,7 +137,7 @@ def load_policy(
         hyper = {name: float(value) for name, value in about["hyper"].items()}
         check_count("num_chains", about["num_chains"])
     except (TypeError, KeyError, ValueError) as error:
-        raise ValueError(f"policy {folder} cannot be read: policy.json holds what does not fit ({error})") from error
+        raise ValueError(f"policy {folder} cannot be read: a value in policy.json is not valid ({error})") from error
     if make_agent is None:
         if about["agent"] == OWN:
             raise ValueError(f"policy {folder} needs your own agent; pass make_agent to load_policy")

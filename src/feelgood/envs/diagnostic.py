@@ -140,7 +140,7 @@ def credit() -> Diagnostic:
 
 
 def truncation(num_steps: int = 4) -> Diagnostic:
-    """One action, reward 1 forever, truncated every `num_steps` steps: does a truncation bootstrap? Q = 1/(1 − discount)."""
+    """One action, reward 1 forever, cut every `num_steps` steps: Q = 1/(1 − discount) if truncations bootstrap."""
     check_count("num_steps", num_steps)
     return _diagnostic(
         [[1.0]],

@@ -169,14 +169,6 @@ def _as_now(about: dict[str, Any]) -> dict[str, Any]:
     return about
 
 
-def _as_now(about: dict[str, Any]) -> dict[str, Any]:
-    """A policy.json in today's names; earlier versions wrote "task" and the hyper-parameter "average"."""
-    about = {{"task": "environment"}.get(name, name): value for name, value in about.items()}
-    if isinstance(about.get("hyper"), dict):
-        about["hyper"] = {{"average": "average_decay"}.get(name, name): value for name, value in about["hyper"].items()}
-    return about
-
-
 def _read(folder: Path, digest: str, like: AgentState) -> AgentState:
     """The arrays of a policy, in the structure of `like`."""
     try:

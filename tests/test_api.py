@@ -272,7 +272,7 @@ def test_options_that_are_named_leave_the_others_as_they_are():
     with pytest.raises(ValueError, match=r"option must be one of .*, got 'duoble'; did you mean 'double'\?"):
         api.prepare("dqn", "CartPole-v1", options={"duoble": True})
     pytest.importorskip("ale_py")
-    game = api.prepare("fg_ulmcdqn", "atari:freeway", options={"form": "corrected"}).learner
+    game = api.prepare("fg_ulmcdqn", "atari:freeway", options={"form": "corrected"}).spec
     assert game.options == Options(**api.ATARI_OPTIONS, form="corrected")
     assert game.hyper == atari_hyper("fg_ulmcdqn", 1 / 255, "corrected")
 

@@ -58,7 +58,7 @@ def test_plot_writes_one_figure_in_the_format_of_its_file(capsys, studies, tmp_p
 def test_plot_prints_numbers_for_a_program_and_draws_only_the_agents_asked_for(capsys, studies):
     charts = json.loads(printed(capsys, "plot", studies["nchain"], "--json", "--kind", "curves", "--agents", "dqn"))
     assert [chart["kind"] for chart in charts] == ["curves"]
-    assert [[series["name"] for series in panel["series"]] for panel in charts[0]["panels"]] == [["dqn"], ["dqn"]]
+    assert [[series["name"] for series in panel["series"]] for panel in charts[0]["panels"]] == [["DQN"], ["DQN"]]
 
 
 def test_plot_skips_what_cannot_be_drawn_unless_it_was_asked_for(capsys, studies):

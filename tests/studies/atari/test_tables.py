@@ -169,11 +169,11 @@ def test_the_page_has_every_number_and_names_what_diverged():
         ]
     )
     page = atari.as_markdown(atari.summarise(curves), atari.overall(curves))
-    cells = "| venture | fg_ulmcdqn | 2 | 0.8M | 300 ± 1,271 | 250 ± 1,271 | 250 ± 1,271 | 21.0% | 1,198 ± 198 |"
+    cells = "| venture | FG-ULMCDQN | 2 | 0.8M | 300 ± 1,271 | 250 ± 1,271 | 250 ± 1,271 | 21.0% | 1,198 ± 198 |"
     assert cells in page
-    assert "| venture | dqn | 1 | 0.8M | 50.0 | – | – | – | – |" in page
-    assert "left out of those means: 1 of dqn on venture." in page
-    assert "| fg_ulmcdqn | 1 | 2 | 21.0% [12.6%, 29.5%] |" in page
+    assert "| venture | DQN | 1 | 0.8M | 50.0 | – | – | – | – |" in page
+    assert "left out of those means: 1 of DQN on venture." in page
+    assert "| FG-ULMCDQN | 1 | 2 | 21.0% [12.6%, 29.5%] |" in page
 
 
 def varied():
@@ -194,7 +194,7 @@ def test_sensitivity_has_a_row_for_every_value_in_order():
     assert table["max"].tolist() == [30, 3]
     assert table["last_10"].tolist() == [25, 2.5]
     page = atari.sensitivity_as_markdown(table)
-    assert "| alien | ulmcdqn | friction γ | 0.1 | 2 | 0.8M | 30.0 ± 127.1 | 25.0 ± 127.1 | 25.0 ± 127.1 | 0 |" in page
+    assert "| alien | ULMCDQN | friction γ | 0.1 | 2 | 0.8M | 30.0 ± 127.1 | 25.0 ± 127.1 | 25.0 ± 127.1 | 0 |" in page
 
 
 def test_published_curves_are_read_and_frames_that_come_twice_averaged(tmp_path):

@@ -62,7 +62,7 @@ def claimed_exponents(algorithm: str) -> dict[str, float] | None:
 
     row = ALGORITHMS[algorithm].row if algorithm in ALGORITHMS else None
     rate = next((each.regret for each in TABLE1 if each.name == row), None)
-    return None if rate is None else {"d": rate.dimension, "H": rate.horizon, "T": rate.num_steps}
+    return None if rate is None else {"d": float(rate.dimension), "H": float(rate.horizon), "T": float(rate.num_steps)}
 
 
 def sampling_regret(errors: pd.DataFrame) -> pd.DataFrame:

@@ -458,7 +458,7 @@ def test_parts_of_another_kind_are_refused_in_one_sentence():
     # Not here, where types are checked in every call.
     said = subprocess.run([sys.executable, "-c", WRONG], capture_output=True, text=True, check=True).stdout
     assert said.splitlines() == [
-        "sampler must be a Sampler, as feelgood.samplers.from_optax makes of an optimiser",
-        "network must be a Network, as feelgood.networks.network makes of a model",
+        "sampler must be a Sampler (feelgood.samplers.from_optax makes one from an optimiser)",
+        "network must be a Network (feelgood.networks.network makes one from a model)",
         "objective must be an Objective",
     ]

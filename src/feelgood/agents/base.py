@@ -1,4 +1,4 @@
-"""What an agent is, and how one is put together from a network, an objective, a sampler and a way to explore."""
+"""The record of an agent, and how it is built from a network, an objective, a sampler and an exploration rule."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -26,13 +26,13 @@ __all__ = [
 
 
 class AgentState(NamedTuple):
-    """What an agent carries.
+    """State of an agent.
 
     Attributes:
-      sampler: the sampler's state, with the parameters of the network in it.
+      sampler: the sampler's state, which holds the network's parameters.
       frozen: arrays of the network that are not trained (prior networks).
       target: the parameters that targets are computed with.
-      average: moving average of the parameters, for evaluation; empty where the agent keeps none.
+      average: moving average of the parameters, for evaluation; empty if the agent keeps none.
     """
 
     sampler: SamplerState
@@ -42,25 +42,25 @@ class AgentState(NamedTuple):
 
 
 class Agent(NamedTuple):
-    """A value-based agent as pure functions. It knows nothing of loops, replay or environments.
+    """A value-based agent as pure functions, independent of training loops, replay and environments.
 
     Attributes:
       init: `key -> state`.
-      begin: `key -> context`, drawn at the start of each episode and held until its end (an active member, say).
+      begin: `key -> context`, drawn at the start of each episode and kept until its end (the active member, say).
       explore: `(key, state, context, observation, progress) -> action` in training; `progress` in [0, 1] is the share
         of the budget used.
       exploit: `(key, state, context, observation) -> action` in evaluation.
-      look_ahead: `(key, state, batch) -> next_values`, what the target network says of the successors. The target
-        stands still between two syncs, so this can be done for many minibatches at once, outside the loop of updates.
+      look_ahead: `(key, state, batch) -> next_values`, the target network's outputs at the next observations. The
+        target is constant between two syncs, so one call can serve many minibatches, outside the loop of updates.
       update: `(key, state, batch, num_data, next_values) -> (state, info)`, one step of the sampler on one minibatch;
         `next_values` come from `look_ahead` with the same key.
-      sync: `state -> state` with the target network, and the average if there is one, brought up to date.
-      is_random: whether `exploit` draws anything, so that one episode does not tell all.
-      priorities: `(key, state, batch, next_values) -> priorities ≥ 0 (B,)`, how much each transition has to teach at
-        the parameters before the update; with the key and the `next_values` of that update, so that both share what
-        they compute. None for agents that learn from uniform samples.
+      sync: `state -> state`, updates the target network, and the moving average if there is one.
+      is_random: whether `exploit` is stochastic, so that one evaluation episode is not enough.
+      priorities: `(key, state, batch, next_values) -> priorities ≥ 0 (B,)` at the parameters before the update. It
+        takes the key and the `next_values` of that update, so that the compiler can share their computations. None for
+        agents that learn from uniform samples.
       values: `(key, state, observation) -> action values (A,)`, or (M, A) of an ensemble, that evaluation acts on; None
-        where actions do not come from values.
+        if actions do not come from values.
     """
 
     init: Callable[[PRNGKey], AgentState]
@@ -76,22 +76,22 @@ class Agent(NamedTuple):
 
 
 def check_values(agent: Agent, observation: Any, num_actions: int) -> None:
-    """Requires that an agent has a value for each action, by shapes: nothing is run."""
+    """Requires that an agent has a value for each action. Only shapes are computed."""
     if agent.values is None:
         return
     values = agent.values
     shape = jax.eval_shape(lambda key: values(key, agent.init(key), observation), jax.random.key(0)).shape
     if shape[-1:] != (num_actions,):
         raise ValueError(
-            f"an agent must have {num_actions} values of an observation, one for each action, got shape {shape}"
+            f"an agent must return {num_actions} values for an observation, one for each action, got shape {shape}"
         )
 
 
 class Exploration(NamedTuple):
-    """How actions come from action values.
+    """An exploration rule: how actions are chosen from action values.
 
     Attributes:
-      begin: `key -> context`, once an episode.
+      begin: `key -> context`, called once per episode.
       explore: `(key, context, values, progress) -> action`.
       exploit: `(key, context, values) -> action`.
     """
@@ -111,7 +111,7 @@ def _best(values: Array) -> Array:
 
 
 def greedy() -> Exploration:
-    """Takes the best action of the network as it is: the draw itself explores."""
+    """Takes the greedy action: the randomness of the sampled parameters explores."""
     return Exploration(
         _no_context, lambda key, context, values, progress: _best(values), lambda key, context, values: _best(values)
     )
@@ -143,9 +143,9 @@ def epsilon_greedy(start: Scalar = 1.0, end: Scalar = 0.01, fraction: Scalar = 0
 def one_member_an_episode(
     num_members: int, start: Scalar = 1.0, end: Scalar = 0.01, fraction: Scalar = 0.1
 ) -> Exploration:
-    """Follows one member of an ensemble, drawn anew for each episode, in training and in evaluation.
+    """Follows one ensemble member, drawn at the start of each episode, in training and in evaluation.
 
-    In training with ε-greedy on top, as `epsilon_greedy` has it. Values have shape (members, actions).
+    In training, actions are ε-greedy with the schedule of `epsilon_greedy`. Values have shape (members, actions).
     """
 
     def begin(key: PRNGKey) -> Array:
@@ -169,25 +169,26 @@ def value_agent(
     is_random: bool = False,
     keyless_evaluation: bool = False,
 ) -> Agent:
-    """Puts an agent together: moves the network by the sampler through the potential, acts on where it stands.
+    """Builds an agent: the sampler moves the network's parameters on the potential, and actions use the current ones.
 
     Args:
-      network: from observations to action values, or to distributions; acting goes by `network.values`.
+      network: maps observations to action values or to distributions; actions use `network.values`.
       objective: terms that add up to the potential.
       sampler: any sampler of this package.
-      exploration: from values to actions; `greedy` if not given.
-      reduction: how a minibatch stands for all the data, "mean" or "sum"; see `feelgood.objectives.potential`.
-      average_decay: ρ of a moving average w̄ ← ρ w̄ + (1 − ρ) w of the parameters, taken whenever the target is updated:
-        an estimate of the posterior mean if the parameters are draws from the posterior. Training acts on the draw,
-        evaluation on the average. None: both act on the draw.
+      exploration: how actions are chosen from values; `greedy` if not given.
+      reduction: how the losses of a minibatch are combined, "mean" or "sum"; see `feelgood.objectives.potential`.
+      average_decay: ρ of a moving average w̄ ← ρ w̄ + (1 − ρ) w of the parameters, updated with the target: an estimate
+        of the posterior mean if the parameters are draws from the posterior. Training acts on the current draw,
+        evaluation on the average. If None, both act on the current draw.
       priority: `(q, target_q, params, batch, key) -> (B,)` or (B, M) for an ensemble, such as
-        `feelgood.objectives.td_errors`; its size, averaged over members, is the priority of a transition. None: none.
-      is_random: whether evaluation draws anything (noisy networks, an active member, quantile fractions).
-      keyless_evaluation: whether the network is given no key in evaluation, so that a noisy one goes by its means.
+        `feelgood.objectives.td_errors`; its absolute value, averaged over members, is the priority of a transition. If
+        None, the agent has no priorities.
+      is_random: whether evaluation is stochastic (noisy networks, an active member, quantile fractions).
+      keyless_evaluation: whether the network gets no key in evaluation, so that a noisy one uses its mean weights.
     """
-    check_kind("network", network, Network, "a Network, as feelgood.networks.network makes of a model")
+    check_kind("network", network, Network, "a Network (feelgood.networks.network makes one from a model)")
     check_kind("objective", objective, Objective, "an Objective")
-    check_kind("sampler", sampler, Sampler, "a Sampler, as feelgood.samplers.from_optax makes of an optimiser")
+    check_kind("sampler", sampler, Sampler, "a Sampler (feelgood.samplers.from_optax makes one from an optimiser)")
     exploration = greedy() if exploration is None else exploration
     glance = network.apply if network.act is None else network.act
 
@@ -216,7 +217,7 @@ def value_agent(
         return network.apply(state.target, state.frozen, batch.next_observation, target_key(key_networks))
 
     def networks(state, next_values):
-        """What the terms of the objective call."""
+        """The online and the target network, as the terms of the objective call them."""
         q = lambda params, observation, key: network.apply(params, state.frozen, observation, key)
         return q, lambda observation, key: next_values
 

@@ -1,4 +1,4 @@
-"""Critics: the network that the options ask for, with what its outputs call for."""
+"""Critics: the network that the options choose, with the TD loss and the priorities that match its outputs."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ __all__ = ["QCritic", "is_nature", "make_critic", "on_codes", "plain_model"]
 
 
 class QCritic(NamedTuple):
-    """A network with what its outputs call for: the TD term of the objective, and what priorities are made of."""
+    """A network, its TD objective, the errors that priorities are computed from, and whether it is random."""
 
     network: Network
     td: Objective
@@ -25,14 +25,14 @@ class QCritic(NamedTuple):
     is_random: bool = False
 
 
-# Dabney et al. (2018): fractions drawn for each observation, in learning and in acting.
+# Dabney et al. (2018): fractions drawn for each observation when learning and when acting.
 _NUM_LEARNING_FRACTIONS, _NUM_ACTING_FRACTIONS = 64, 32
 
 
 def on_codes(
     spaces: Spaces, options: Options, make: Callable[[PRNGKey], Any], values: Callable[..., Array] | None = None
 ) -> Network:
-    """A network on codes: observations stay in their stored form until the network reads them."""
+    """A network that decodes its input, so that replay and batches hold observations in their stored form."""
     make_model = lambda key: networks.with_init(make(key), options.init)
     plain = networks.network(make_model) if values is None else networks.network(make_model, values)
 
@@ -43,7 +43,7 @@ def on_codes(
 
 
 def is_nature(spaces: Spaces, options: Options) -> bool:
-    """Whether the network is that of Mnih et al. (2015)."""
+    """Whether the options choose the network of Mnih et al. (2015)."""
     return options.network == "nature" or (options.network == "auto" and len(spaces.observation_shape) == 3)
 
 
@@ -57,7 +57,7 @@ def plain_model(
 
 
 def _quantile_model(spaces: Spaces, options: Options, dense: Callable[..., Any]) -> Callable[[PRNGKey], Any]:
-    """Fractions enter where the head begins: after the convolutions, or before the last of several hidden layers."""
+    """An IQN: fractions enter after the convolutions, or before the last of several hidden layers."""
     last = max(len(options.hidden) - 1, 1)
     shape = spaces.observation_shape
 
@@ -77,7 +77,7 @@ def _quantile_model(spaces: Spaces, options: Options, dense: Callable[..., Any])
 
 
 def make_critic(spaces: Spaces, options: Options, dense: Callable[..., Any] = networks.mlp) -> QCritic:
-    """The network that the options ask for, of `dense` layers, and its TD term."""
+    """The critic that the options choose, built from `dense` layers."""
     double = options.double
     if options.critic == "mean":
         network = on_codes(spaces, options, plain_model(spaces, options, dense, spaces.num_actions))

@@ -1,4 +1,4 @@
-"""What is fixed when an agent is compiled, and what its network must fit."""
+"""Compile-time options of an agent, and the spaces of its environment."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ Hyper = Mapping[str, Scalar]
 
 @dataclass(frozen=True)
 class Options:
-    """What is fixed when an agent is compiled.
+    """Compile-time options of an agent.
 
     Attributes:
       hidden: widths of the hidden layers of an MLP.
       double: whether the online network picks the action that the target network values.
       form: of the adaptive samplers. "released": noise in the parameters, α₂ = 0.999, √v + λ, as in the authors' code.
         "paper": noise in the momentum, α₂ = 0.99, √(v + λ), as in the paper's equation. "corrected": the released one
-        with its moving averages corrected for their start from 0, as Adam's are, and with one momentum: in underdamped
-        samplers P averages gradients, so that m need not (α₁ = 0).
-      num_members: of an ensemble.
-      init: weights that networks start with. "torch": PyTorch's. "unbiased": these, and no biases; see
-        `feelgood.networks.zero_biases`. "he": larger, and no biases; see `feelgood.networks.he_weights`.
+        with Adam's bias correction of its moving averages and with one momentum: in underdamped samplers P averages
+        gradients already, so m does not (α₁ = 0).
+      num_members: number of ensemble members.
+      init: initial weights. "torch": PyTorch's. "unbiased": PyTorch's with zero biases; see
+        `feelgood.networks.zero_biases`. "he": He's, with zero biases; see `feelgood.networks.he_weights`.
       network: "mlp", "nature" (Mnih et al., 2015), or "auto": "nature" for observations of rank 3, else "mlp".
-      critic: what the network tells of a return. "mean": its mean. "categorical": probabilities of `num_atoms` atoms on
-        [−v_max, v_max], as C51 does. "quantile": its quantiles at random fractions, as IQN does.
-      num_atoms: of the categorical critic.
-      v_max: the largest return that the categorical critic can tell.
-      prioritized: whether transitions are replayed by priority: |TD error| or the loss of a distribution.
-      noisy_evaluation: whether noisy layers draw their noise in evaluation too, or go by their means; they always draw
-        it with the quantile critic, which draws its fractions.
+      critic: what the network estimates. "mean": the mean return. "categorical": probabilities of `num_atoms` returns
+        on [−v_max, v_max], as in C51. "quantile": quantiles of the return at random fractions, as in IQN.
+      num_atoms: number of atoms of the categorical critic.
+      v_max: the largest return that the categorical critic can represent.
+      prioritized: whether replay is prioritised, by |TD error| or by the loss of a distribution.
+      noisy_evaluation: whether noisy layers draw noise in evaluation too; otherwise they use their means. With the
+        quantile critic, which draws its fractions, they always draw noise.
     """
 
     hidden: Sequence[int] = (32, 32)
@@ -68,7 +68,7 @@ class Options:
 
 
 class Spaces(NamedTuple):
-    """What a network must fit: the shape of observations, the number of actions, and how codes become observations."""
+    """Observation shape, number of actions, and the function that decodes stored observations."""
 
     observation_shape: tuple[int, ...]
     num_actions: int

@@ -1,4 +1,4 @@
-"""The family with its settings: hyper-parameters of each member on the N-chain and on Atari, and how they move."""
+"""The zoo: every agent with its default hyper-parameters on the N-chain and on Atari, and their annealing."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,10 +20,10 @@ class Recipe:
 
     Attributes:
       make: `(spaces, hyper, options) -> Agent`.
-      hyper: names of its hyper-parameters with values that work.
+      hyper: its hyper-parameters with their defaults on the N-chain.
       replay_ratio: J, gradient steps per environment step, in the paper's N-chain protocol.
-      atari: what differs from `hyper` on Atari, with pixels in [0, 1].
-      raw: what differs from that with pixels in [0, 255]; see `atari_hyper`.
+      atari: overrides of `hyper` on Atari with pixels in [0, 1].
+      raw: further overrides with pixels in [0, 255]; see `atari_hyper`.
     """
 
     make: Callable[[Spaces, Hyper, Options], Agent]
@@ -34,7 +34,7 @@ class Recipe:
 
     @property
     def summary(self) -> str:
-        """One line on what it is."""
+        """The first line of the docstring."""
         return (self.make.__doc__ or "").splitlines()[0]
 
 
@@ -42,11 +42,11 @@ _ADAM = {"adam_epsilon": 1e-8}
 _BIAS = {"bias_factor": 1.0, "bias_epsilon": 1e-8}
 _EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.01, "epsilon_fraction": 0.1}
 
-# On Atari, see docs/atari-settings.md. The Langevin agents: from the paper's table of swept values, but for two. λ of
-# the bias is that of DQN's Adam: with the released code's 1e-8 features die where rewards are rare, unless the form is
-# corrected and the rate a third. β of the underdamped is from the released configurations: with the table's there is
-# next to no noise. The others: Adam as in their papers, and where these used RMSProp as Hessel et al. (2018) replaced
-# it; ε falls over the first million of 50 million frames.
+# Atari: see docs/atari-settings.md. The Langevin agents use the paper's table of swept values, with two exceptions. The
+# bias's λ is that of DQN's Adam: with the released code's 1e-8, features die if rewards are rare, unless the form is
+# "corrected" and the bias factor a third. The underdamped agents' β is from the released configurations: the table's β
+# gives almost no noise. The other agents use Adam as in their papers, or in place of RMSProp as Hessel et al. (2018) do;
+# ε falls over the first million of 50 million frames.
 _ADAM_ATARI = {"step_size": 6.25e-5, "adam_epsilon": 1.5e-4}
 _BIAS_ATARI = {"bias_factor": 0.1, "bias_epsilon": 1.5e-4}
 _CORRECTED_ATARI = {"bias_factor": 0.03, "bias_epsilon": 1e-8}
@@ -60,9 +60,9 @@ _OVERDAMPED_RAW = {"step_size": 1e-4}
 _UNDERDAMPED_RAW = {"step_size": 1e-3, "inverse_temperature": 1e16, "bias_epsilon": 1e-8}
 _FEEL_GOOD_RAW = {"feel_good_weight": 1e-3}
 
-# Defaults: the winners on tuning seeds at N = 100, of the paper's grid and for steady_fg_ulmcdqn of a search beyond it;
-# see docs/reproduction.md. For prioritized_dqn and c51 the best of three rates within 20,000 steps at N = 25, on six
-# tuning seeds; iqn's rate is not tuned.
+# Defaults are the winners on tuning seeds at N = 100: of the paper's grid, and for steady_fg_ulmcdqn of a wider search;
+# see docs/reproduction.md. prioritized_dqn and c51 have the best of three step sizes after 20,000 steps at N = 25, on
+# six tuning seeds; iqn's step size is not tuned.
 ZOO: dict[str, Recipe] = {
     "fg_ulmcdqn": Recipe(
         zoo.fg_ulmcdqn,
@@ -153,9 +153,9 @@ ZOO: dict[str, Recipe] = {
 def atari_hyper(name: str, pixel_scale: float, form: str = "released") -> dict[str, float]:
     """Hyper-parameters on Atari, where pixels, 0 to 255, are multiplied by `pixel_scale`.
 
-    Raw pixels have settings of their own: the loss is some ten thousand times steeper on them. So have two forms of the
-    adaptive samplers (see `Options`), both with λ = 1e-8: in the paper's it is under the root, where it counts as 1e-4
-    does beside it; in the corrected one, at a third of the rate, features live with it.
+    Raw pixels have their own settings: the loss is about ten thousand times steeper. Two forms of the adaptive samplers
+    (see `Options`) use λ = 1e-8: the paper's form has λ under the root, where it acts like 1e-4 outside it; with the
+    corrected form, at a third of the bias factor, features survive this λ.
     """
     recipe, is_raw = ZOO[name], pixel_scale > 0.1
     hyper = {**recipe.hyper, **recipe.atari, **(recipe.raw if is_raw else {})}
@@ -167,13 +167,13 @@ def atari_hyper(name: str, pixel_scale: float, form: str = "released") -> dict[s
 
 
 def constant(hyper: Any, progress: Scalar) -> Any:
-    """The hyper-parameters as they are, at any `progress`."""
+    """The schedule that leaves hyper-parameters unchanged."""
     del progress
     return hyper
 
 
 def anneal(hyper: Hyper, progress: Scalar) -> dict[str, Scalar]:
-    """What the hyper-parameters are at `progress` in [0, 1]: each `x` beside an `x_end` moves to it linearly.
+    """Hyper-parameters at `progress` in [0, 1]: each `x` that has an `x_end` moves to it linearly.
 
     Example:
       >>> anneal({"step_size": 0.1, "step_size_end": 0.0, "friction": 1.0}, 0.5)["step_size"]
@@ -186,7 +186,7 @@ def anneal(hyper: Hyper, progress: Scalar) -> dict[str, Scalar]:
     return at
 
 
-# What hyper-parameters may be, and what they may move to where that is more.
+# Allowed values; the end of a schedule has its own entry if more is allowed there.
 _ALLOWED: dict[str, Callable[[str, Any], None]] = {
     "step_size": check_positive,
     "step_size_end": check_non_negative,
@@ -205,14 +205,14 @@ _ALLOWED: dict[str, Callable[[str, Any], None]] = {
 
 
 def check_hyper(hyper: Hyper) -> None:
-    """Requires values that hyper-parameters of these names may have, at the start of a budget or at its end."""
+    """Requires allowed values of the hyper-parameters, including the ends of their schedules."""
     for name, value in hyper.items():
         check = _ALLOWED[name if name in _ALLOWED else name.removesuffix("_end")]
         check(name, value)
 
 
 def make_agent(name: str, spaces: Spaces, hyper: Hyper | None = None, options: Options | None = None) -> Agent:
-    """Builds a member of the zoo, its hyper-parameters replaced where `hyper` names them."""
+    """Builds an agent of the zoo; `hyper` overrides its default hyper-parameters."""
     check_choice("agent", name, ZOO)
     recipe = ZOO[name]
     for given in hyper or {}:

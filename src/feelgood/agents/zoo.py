@@ -1,6 +1,6 @@
-"""The family: each member is a composition, and what makes it different is what it says.
+"""The zoo. Each agent composes a network, an objective, a sampler and an exploration rule.
 
-| member            | network                  | objective      | sampler                        | acts              |
+| agent             | network                  | objective      | sampler                        | acts              |
 |-------------------|--------------------------|----------------|--------------------------------|-------------------|
 | fg_ulmcdqn        | plain                    | TD + feel-good | adaptive underdamped Langevin  | greedily          |
 | steady_fg_ulmcdqn | plain                    | TD + feel-good | the same, annealed             | greedily, average |
@@ -13,16 +13,16 @@
 | prioritized_dqn   | plain                    | TD, weighted   | Adam, no noise                 | ε-greedily        |
 | c51               | 51 atoms an action       | cross-entropy  | Adam, no noise                 | ε-greedily        |
 | iqn               | implicit quantiles       | quantile Huber | Adam, no noise                 | ε-greedily        |
-| bootstrapped_dqn  | 10 heads, random priors  | TD of each     | Adam, no noise                 | by one member     |
+| bootstrapped_dqn  | 10 heads, random priors  | TD of each     | Adam, no noise                 | with one member   |
 | noisynet_dqn      | noisy layers             | TD             | Adam, no noise                 | greedily          |
 
-"Plain" is an MLP on vectors and the network of Mnih et al. (2015) on images. Every member is what its name says and no
-more: targets are neither double nor over several steps unless the options and the replay say so. Distributions and
-priorities go with any member but the ensemble, which has no distributions: `Options(critic="categorical")` makes
+"Plain" is an MLP on vectors and the network of Mnih et al. (2015) on images. No agent adds anything that its name does
+not imply: targets are neither double nor over several steps unless the options and the replay ask for it. Any agent can
+use priorities, and any agent except the ensemble can use a distributional critic: `Options(critic="categorical")` makes
 FG-ULMCDQN a feel-good C51.
 
-Hyper-parameters are numbers or traced arrays, so that one compilation serves a whole grid; whatever changes shapes or
-control flow is an option. A hyper-parameter `x` beside an `x_end` moves to it over the budget, see `anneal`.
+Hyper-parameters are numbers or traced arrays, so that one compilation serves a whole grid. Settings that change shapes
+or control flow are options. A hyper-parameter `x` that has an `x_end` moves to it over the budget; see `anneal`.
 """
 
 from dataclasses import replace
@@ -68,7 +68,7 @@ def _agent(
     is_random: bool = False,
     keyless_evaluation: bool = False,
 ) -> Agent:
-    """TD, and optimism where a weight is given, moved by the sampler."""
+    """An agent with the TD objective, plus the feel-good term if a weight is given."""
     objective = critic.td
     if feel_good_weight is not None:
         objective = objective + feel_good(feel_good_weight, values=critic.network.values)
@@ -118,7 +118,7 @@ def fg_ulmcdqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
 
 
 def steady_fg_ulmcdqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
-    """FG-ULMCDQN made steady: step and optimism fall over the budget, evaluation acts on the average of the draws."""
+    """FG-ULMCDQN with annealed step size and feel-good weight, evaluated on a moving average of its draws."""
     sampler, weight = _adaptive_underdamped(hyper, options), hyper["feel_good_weight"]
     return _agent(
         make_critic(spaces, options), options, sampler, feel_good_weight=weight, average_decay=hyper["average_decay"]
@@ -162,17 +162,17 @@ def _epsilon(hyper: Hyper) -> tuple[Scalar, Scalar, Scalar]:
 
 
 def dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
-    """DQN with Adam, squared error and ε-greedy (Mnih et al., 2015); double if the options say so."""
+    """DQN with Adam, squared error and ε-greedy (Mnih et al., 2015)."""
     return _agent(make_critic(spaces, options), options, _adam(hyper), epsilon_greedy(*_epsilon(hyper)))
 
 
 def prioritized_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
-    """DQN that replays transitions by their TD error (Schaul et al., 2016); double if the options say so."""
+    """DQN with prioritised replay by TD error (Schaul et al., 2016)."""
     return dqn(spaces, hyper, replace(options, prioritized=True))
 
 
 def _with_critic(agent: str, critic: Critic, options: Options) -> Options:
-    """The options with the critic that an agent is named for, where no other was asked for."""
+    """The options with the critic that defines an agent; any other critic is an error."""
     if options.critic not in ("mean", critic):
         raise ValueError(f"critic must be {critic!r} for {agent}, got {options.critic!r}")
     return replace(options, critic=critic)
@@ -189,10 +189,10 @@ def iqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
 
 
 def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
-    """Ensemble with random priors, one active member an episode (Osband et al., 2016, 2018).
+    """Ensemble with random priors and one active member per episode (Osband et al., 2016, 2018).
 
-    On vectors the members are separate networks; on images they are linear heads that share all else, which receives
-    the mean of their gradients, and so are the members of the prior.
+    On vectors the members are separate networks. On images they are linear heads on a shared trunk, which receives the
+    mean of their gradients; the prior has the same structure.
     """
     if options.critic != "mean":
         raise ValueError(f"critic must be 'mean' for the ensemble of bootstrapped_dqn, got {options.critic!r}")
@@ -220,7 +220,7 @@ def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
         return networks.ensemble(key, member, num_members)
 
     model = partial(with_prior, shared) if is_nature(spaces, options) else separate
-    # TD errors of members stand side by side and their squares add up.
+    # The loss is the sum over members of their squared TD errors.
     double = options.double
     critic = QCritic(
         on_codes(spaces, options, model), objectives.td(double=double), partial(objectives.td_errors, double=double)
@@ -230,7 +230,7 @@ def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
 
 
 def noisynet_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
-    """Trained noise in every dense layer, drawn anew in every step, in evaluation too (Fortunato et al., 2018)."""
+    """DQN with learned noise in its dense layers, drawn at every step and in evaluation (Fortunato et al., 2018)."""
     critic = make_critic(spaces, options, networks.noisy_mlp)
     keyless = not (options.noisy_evaluation or critic.is_random)
     return _agent(critic, options, _adam(hyper), is_random=not keyless, keyless_evaluation=keyless)

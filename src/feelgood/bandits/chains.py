@@ -1,0 +1,243 @@
+"""Thompson sampling by Markov chains in linear bandits: LMC-, ULMC-, BAOAB-, MALA- and HMC-TS.
+
+Each round moves a chain a few steps on the current potential
+
+    U(θ) = ½ (θ−m)ᵀP(θ−m) − λ Σ_s min(b, max_a f_θ(x_s, a))
+
+and acts greedily on where it stands. The quadratic comes from sufficient statistics and the feel-good sum from a
+reservoir, so a round costs the same, however many came before.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from feelgood import samplers
+from feelgood.bandits.base import Algorithm, Context, Model, best_arm
+from feelgood.bandits.exact import feature_shape, least_squares
+from feelgood.bandits.feel_good import FeelGood, Past, bonus, no_past, remember
+from feelgood.bandits.statistics import Statistics, largest_curvature, quadratic, unwhiten, values, whiten
+from feelgood.checks import check_count, check_positive
+from feelgood.samplers import Sampler, SamplerState
+from feelgood.typing import Array, PRNGKey, Scalar
+
+__all__ = ["Chain", "ChainState", "baoab_ts", "chain_ts", "hmc_ts", "lmc_ts", "mala_ts", "ulmc_ts"]
+
+
+class Chain(NamedTuple):
+    """How a round samples.
+
+    Attributes:
+      sampler: `(t, M) -> Sampler` for round t = 1, 2, … and largest curvature M of the quadratic. It targets
+        exp(−U/T), so it contains the inverse temperature.
+      num_steps: K, steps a round.
+      preconditioned: run the chain on z = Lᵀ(θ − m) with P = LLᵀ, where all curvatures are 1.
+    """
+
+    sampler: Callable[[Array, Array], Sampler]
+    num_steps: int = 25
+    preconditioned: bool = False
+
+
+class ChainState(NamedTuple):
+    """Statistics, the chain's position (G, k) and momentum, and the past contexts (None without a feel-good term)."""
+
+    statistics: Statistics
+    chain: SamplerState
+    past: Past | None
+
+
+def chain_ts(
+    model: Model,
+    chain: Chain,
+    feel_good: FeelGood | None = None,
+    *,
+    loss_weight: Scalar = 0.5,
+    prior_precision: Scalar = 1.0,
+    link: str = "identity",
+    common_context: bool | None = None,
+) -> Algorithm:
+    """Thompson sampling with any sampler, from any potential that is quadratic plus a feel-good term.
+
+    Args:
+      model: shape of the parameters.
+      chain: sampler, steps a round, preconditioning.
+      feel_good: the feel-good term; None for plain Thompson sampling.
+      loss_weight: η; 1/(2σ²) for noise of variance σ².
+      prior_precision: ρ.
+      link: "identity", or "logistic" for rewards in [0, 1]: the quadratic is then the online Laplace approximation.
+      common_context: whether all arms see the same features; by default where arms have parameters of their own.
+
+    Returns:
+      The algorithm. The chain starts at a standard normal draw, as LMC-TS's authors do.
+    """
+    check_count("num_steps", chain.num_steps)
+    init_statistics, learn_statistics = least_squares(model, loss_weight, prior_precision, link)
+    shape = feature_shape(model, common_context)
+    if feel_good is not None:
+        feel_good.check()
+
+    def init(key: PRNGKey) -> ChainState:
+        start = jax.random.normal(key, (model.num_groups, model.num_features))
+        past = None if feel_good is None else no_past(feel_good, shape)
+        sampler = chain.sampler(jnp.ones(()), jnp.ones(()))
+        return ChainState(init_statistics(key), sampler.init(start), past)
+
+    def choose(key: PRNGKey, state: ChainState, context: Context) -> tuple[Array, ChainState]:
+        moved = move(key, state, chain, feel_good)
+        return best_arm(values(moved.params, context.features), context), state._replace(chain=moved)
+
+    def learn(key: PRNGKey, state: ChainState, context: Context, action: Array, reward: Array) -> ChainState:
+        statistics = learn_statistics(key, state.statistics, context, action, reward)
+        past = None if state.past is None else remember(key, state.past, context)
+        return state._replace(statistics=statistics, past=past)
+
+    return Algorithm(init, choose, learn)
+
+
+def move(key: PRNGKey, state: ChainState, chain: Chain, feel_good: FeelGood | None) -> SamplerState:
+    """K steps of the chain on the potential of this round."""
+    statistics, past = state.statistics, state.past
+    t = jnp.maximum(statistics.num_rounds, 1).astype(jnp.float32)
+
+    def feels_good(theta: Array) -> Array:
+        if feel_good is None or past is None:
+            return jnp.zeros(())
+        return bonus(feel_good, past, statistics.num_rounds, theta)
+
+    def potential(theta: Array) -> Array:
+        return quadratic(statistics.precision, theta - statistics.mean) - feels_good(theta)
+
+    def whitened(z: Array) -> Array:
+        return jnp.sum(z**2) / 2 - feels_good(statistics.mean + unwhiten(statistics.factor, z))
+
+    def run(sampler: Sampler, start: SamplerState, target: Callable[[Array], Array]) -> SamplerState:
+        step = lambda state, key: (sampler.step(key, state, target)[0], None)
+        return jax.lax.scan(step, start, jax.random.split(key, chain.num_steps))[0]
+
+    if not chain.preconditioned:
+        return run(chain.sampler(t, largest_curvature(statistics.precision)), state.chain, potential)
+    z = whiten(statistics.factor, state.chain.params - statistics.mean)
+    moved = run(chain.sampler(t, jnp.ones(())), state.chain._replace(params=z), whitened)
+    return moved._replace(params=statistics.mean + unwhiten(statistics.factor, moved.params))
+
+
+def _named(make: Callable[[Array, Array], Sampler], model: Model, num_steps: int, preconditioned: bool, options):
+    return chain_ts(model, Chain(make, num_steps, preconditioned), options.pop("feel_good", None), **options)
+
+
+def _step(step_size: Scalar, decay: bool, power: float = 1.0) -> Callable[[Array, Array], Array]:
+    """`(t, M) -> τ`: step_size / M^power, or step_size / t if `decay`."""
+    check_positive("step_size", step_size)
+    return lambda t, largest: step_size / t if decay else step_size / largest**power
+
+
+def lmc_ts(
+    model: Model,
+    step_size: Scalar = 0.5,
+    temperature: Scalar = 1.0,
+    *,
+    num_steps: int = 25,
+    preconditioned: bool = False,
+    decay: bool = False,
+    **options,
+) -> Algorithm:
+    """LMC-TS: θ ← θ − τ∇U(θ) + √(2τT) ξ, K times a round.
+
+    Args:
+      model: shape of the parameters.
+      step_size: τ in units of 1/M, M the largest curvature; of 1/t if `decay`, as in the authors' code.
+      temperature: T > 0.
+      num_steps: K.
+      preconditioned: run on Lᵀ(θ − m), P = LLᵀ: drift and noise have the metric P⁻¹.
+      decay: whether τ = step_size / t.
+      **options: of `chain_ts`, such as `feel_good`, `loss_weight` and `prior_precision`.
+
+    References:
+      Xu, Zheng, Mazumdar, Azizzadenesheli and Anandkumar (2022), "Langevin Monte Carlo for contextual bandits".
+    """
+    tau = _step(step_size, decay)
+    make = lambda t, largest: samplers.langevin(tau(t, largest), 1 / temperature)
+    return _named(make, model, num_steps, preconditioned, options)
+
+
+def mala_ts(
+    model: Model,
+    step_size: Scalar = 0.5,
+    temperature: Scalar = 1.0,
+    *,
+    num_steps: int = 25,
+    preconditioned: bool = False,
+    decay: bool = False,
+    **options,
+) -> Algorithm:
+    """MALA-TS: Langevin proposals, accepted or rejected, so that exp(−U/T) is exactly stationary; see `lmc_ts`."""
+    tau = _step(step_size, decay)
+    make = lambda t, largest: samplers.mala(tau(t, largest), 1 / temperature)
+    return _named(make, model, num_steps, preconditioned, options)
+
+
+def ulmc_ts(
+    model: Model,
+    step_size: Scalar = 0.5,
+    friction: Scalar = 2.0,
+    temperature: Scalar = 1.0,
+    *,
+    num_steps: int = 25,
+    preconditioned: bool = False,
+    **options,
+) -> Algorithm:
+    """ULMC-TS: underdamped Langevin in closed form over a step, momentum kept between rounds.
+
+    Args:
+      model: shape of the parameters.
+      step_size: τ in units of 1/√M.
+      friction: γ in units of √M.
+      temperature: T > 0.
+      num_steps: K.
+      preconditioned: as in `lmc_ts`.
+      **options: of `chain_ts`.
+
+    References:
+      Zheng, Deng, Moya and Lin (2024), "Accelerating approximate Thompson sampling with underdamped Langevin Monte
+      Carlo".
+    """
+    tau = _step(step_size, False, 0.5)
+    make = lambda t, largest: samplers.underdamped_exact(tau(t, largest), friction * jnp.sqrt(largest), 1 / temperature)
+    return _named(make, model, num_steps, preconditioned, options)
+
+
+def baoab_ts(
+    model: Model,
+    step_size: Scalar = 1.0,
+    friction: Scalar = 0.5,
+    temperature: Scalar = 1.0,
+    *,
+    num_steps: int = 25,
+    preconditioned: bool = False,
+    **options,
+) -> Algorithm:
+    """BAOAB-TS: underdamped Langevin by splitting, stable at low friction; see `ulmc_ts`."""
+    tau = _step(step_size, False, 0.5)
+    make = lambda t, largest: samplers.underdamped_splitting(
+        tau(t, largest), friction * jnp.sqrt(largest), 1 / temperature
+    )
+    return _named(make, model, num_steps, preconditioned, options)
+
+
+def hmc_ts(
+    model: Model,
+    step_size: Scalar = 0.5,
+    num_leapfrog_steps: int = 5,
+    temperature: Scalar = 1.0,
+    *,
+    num_steps: int = 5,
+    preconditioned: bool = False,
+    **options,
+) -> Algorithm:
+    """HMC-TS: K Hamiltonian proposals a round of L leapfrog steps of step_size / √M each; see `lmc_ts`."""
+    tau = _step(step_size, False, 0.5)
+    make = lambda t, largest: samplers.hmc(tau(t, largest), num_leapfrog_steps, 1 / temperature)
+    return _named(make, model, num_steps, preconditioned, options)

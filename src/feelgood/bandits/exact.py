@@ -1,0 +1,236 @@
+"""Algorithms for linear bandits whose draws or bounds are exact: LinUCB, LinTS, greedy, ε-greedy, IDS and FGTS."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from feelgood import noise
+from feelgood.algebra import solve_lower
+from feelgood.bandits.base import Algorithm, Context, Model, best_arm
+from feelgood.bandits.feel_good import FeelGood, Past, feel_good_sum, no_past, remember, weight_at
+from feelgood.bandits.statistics import Statistics, add_reward, no_rewards, unwhiten, values, widths
+from feelgood.checks import check_choice, check_count, check_non_negative, check_positive, check_probability
+from feelgood.typing import Array, PRNGKey, Scalar
+
+__all__ = ["FGTSState", "epsilon_greedy", "fgts", "lin_ts", "lin_ucb"]
+
+
+def least_squares(model: Model, loss_weight: Scalar, prior_precision: Scalar, link: str = "identity"):
+    """`init` and `learn` of every algorithm that needs the Gaussian posterior and nothing else.
+
+    With link "logistic" the posterior of rewards in [0, 1] with mean σ(⟨θ, φ⟩) is its online Laplace approximation: one
+    Newton step a round, with the curvature σ'(⟨m, φ⟩)φφᵀ taken at the mean of that round.
+    """
+    model.check()
+    check_choice("link", link, ("identity", "logistic"))
+    check_positive("loss_weight", loss_weight)
+    check_positive("prior_precision", prior_precision)
+
+    def init(key: PRNGKey) -> Statistics:
+        del key
+        return no_rewards(model, prior_precision)
+
+    def learn(key: PRNGKey, state: Statistics, context: Context, action: Array, reward: Array) -> Statistics:
+        del key
+        if link == "identity":
+            return add_reward(state, model, context, action, reward, 2 * loss_weight)
+        linear = jnp.sum(model.mask(action)[:, None] * state.mean, 0) @ context.row(action)
+        chance = jax.nn.sigmoid(linear)
+        slope = jnp.maximum(chance * (1 - chance), 1e-6)
+        return add_reward(state, model, context, action, linear + (reward - chance) / slope, 2 * loss_weight * slope)
+
+    return init, learn
+
+
+def lin_ucb(
+    model: Model,
+    bonus: Scalar = 1.0,
+    *,
+    loss_weight: Scalar = 0.5,
+    prior_precision: Scalar = 1.0,
+    link: str = "identity",
+) -> Algorithm:
+    """LinUCB: the largest ⟨m_g, φ_a⟩ + α √(φ_aᵀ P_g⁻¹ φ_a).
+
+    Args:
+      model: shape of the parameters.
+      bonus: α ≥ 0; 0 is greedy.
+      loss_weight: η; 1/(2σ²) for noise of variance σ².
+      prior_precision: ρ.
+      link: "identity", or "logistic" for rewards in [0, 1]: then it is GLM-UCB with a Laplace approximation.
+
+    References:
+      Li, Chu, Langford and Schapire (2010), "A contextual-bandit approach to personalized news article recommendation".
+    """
+    check_non_negative("bonus", bonus)
+    init, learn = least_squares(model, loss_weight, prior_precision, link)
+
+    def choose(key: PRNGKey, state: Statistics, context: Context) -> tuple[Array, Statistics]:
+        del key
+        scores = values(state.mean, context.features) + bonus * widths(state.factor, context.features)
+        return best_arm(scores, context), state
+
+    return Algorithm(init, choose, learn)
+
+
+def lin_ts(
+    model: Model,
+    temperature: Scalar = 1.0,
+    *,
+    loss_weight: Scalar = 0.5,
+    prior_precision: Scalar = 1.0,
+    link: str = "identity",
+) -> Algorithm:
+    """LinTS: greedy on an exact draw θ_g ~ N(m_g, T·P_g⁻¹).
+
+    Args:
+      model: shape of the parameters.
+      temperature: T ≥ 0, a factor on the posterior's variance; 0 is greedy.
+      loss_weight: η; 1/(2σ²) for noise of variance σ².
+      prior_precision: ρ.
+      link: "identity", or "logistic" for rewards in [0, 1]: then it is Laplace-TS, online.
+
+    References:
+      Agrawal and Goyal (2013), "Thompson sampling for contextual bandits with linear payoffs".
+    """
+    check_non_negative("temperature", temperature)
+    init, learn = least_squares(model, loss_weight, prior_precision, link)
+
+    def choose(key: PRNGKey, state: Statistics, context: Context) -> tuple[Array, Statistics]:
+        theta = gaussian_draw(key, state, temperature)
+        return best_arm(values(theta, context.features), context), state
+
+    return Algorithm(init, choose, learn)
+
+
+def epsilon_greedy(
+    model: Model,
+    epsilon: Scalar = 0.05,
+    *,
+    loss_weight: Scalar = 0.5,
+    prior_precision: Scalar = 1.0,
+    link: str = "identity",
+) -> Algorithm:
+    """ε-greedy on the least-squares fit: a uniform arm with probability ε, else the best by the mean.
+
+    Args:
+      model: shape of the parameters.
+      epsilon: ε in [0, 1].
+      loss_weight: η.
+      prior_precision: ρ.
+      link: "identity" or "logistic".
+    """
+    check_probability("epsilon", epsilon)
+    init, learn = least_squares(model, loss_weight, prior_precision, link)
+
+    def choose(key: PRNGKey, state: Statistics, context: Context) -> tuple[Array, Statistics]:
+        key_coin, key_arm = jax.random.split(key)
+        random = jax.random.uniform(key_arm, (model.num_arms,))
+        greedy = values(state.mean, context.features)
+        return best_arm(jnp.where(jax.random.uniform(key_coin) < epsilon, random, greedy), context), state
+
+    return Algorithm(init, choose, learn)
+
+
+def gaussian_draw(key: PRNGKey, state: Statistics, temperature: Scalar, shape: tuple[int, ...] = ()) -> Array:
+    """Draws θ ~ N(m, T·P⁻¹), (*shape, G, k)."""
+    xi = noise.normal(key, (*shape, *state.mean.shape))
+    draw = lambda z: state.mean + jnp.sqrt(jnp.asarray(temperature, jnp.float32)) * unwhiten(state.factor, z)
+    return jax.vmap(draw)(xi) if shape else draw(xi)
+
+
+class FGTSState(NamedTuple):
+    """Statistics, the reservoir of contexts and the current draw in whitened coordinates, z = Lᵀ(θ − centre), (G, k).
+
+    As data come in, the posterior moves away from an old θ. z stays a typical draw of N(0, T·I).
+    """
+
+    statistics: Statistics
+    past: Past
+    z: Array
+
+
+def fgts(
+    model: Model,
+    feel_good: FeelGood,
+    temperature: Scalar = 1.0,
+    *,
+    loss_weight: Scalar = 0.5,
+    prior_precision: Scalar = 1.0,
+    link: str = "identity",
+    num_candidates: int = 8,
+    common_context: bool | None = None,
+) -> Algorithm:
+    r"""Feel-Good Thompson Sampling with a chain that leaves its posterior exactly invariant.
+
+        π(θ) ∝ exp(−[½ (θ−m)ᵀP(θ−m) − λF(θ)]/T),    F(θ) = Σ_s min(b, max_a f_θ(x_s, a))
+
+    The tilted Gaussian q = N(m + λP⁻¹g, T·P⁻¹) with g = ∇F near the mode is close to π, as λF is nearly linear over the
+    posterior's width. A round draws N candidates from q and picks one of them or the current θ with probability
+    ∝ π/q (iterated sampling importance resampling). This keeps π invariant for every N; π/q = exp(λ[F(θ) − ⟨g, θ⟩]/T).
+
+    Args:
+      model: shape of the parameters.
+      feel_good: weight λ, bound b and the reservoir that F is summed over.
+      temperature: T > 0.
+      loss_weight: η.
+      prior_precision: ρ.
+      link: "identity" or "logistic"; the feel-good term is that of ⟨θ, φ_a⟩, before the link.
+      num_candidates: N ≥ 1.
+      common_context: whether all arms see the same features; by default where arms have parameters of their own.
+
+    References:
+      Zhang (2022), "Feel-good Thompson sampling for contextual bandits and reinforcement learning".
+      Andrieu, Lee and Vihola (2018), "Uniform ergodicity of the iterated conditional SMC and geometric ergodicity of
+      particle Gibbs samplers".
+    """
+    feel_good.check()
+    check_positive("temperature", temperature)
+    check_count("num_candidates", num_candidates)
+    init_statistics, learn_statistics = least_squares(model, loss_weight, prior_precision, link)
+    shape = feature_shape(model, common_context)
+
+    def init(key: PRNGKey) -> FGTSState:
+        return FGTSState(init_statistics(key), no_past(feel_good, shape), model.zeros())
+
+    def choose(key: PRNGKey, state: FGTSState, context: Context) -> tuple[Array, FGTSState]:
+        theta, z = tilted_draw(key, state, feel_good, temperature, num_candidates)
+        return best_arm(values(theta, context.features), context), state._replace(z=z)
+
+    def learn(key: PRNGKey, state: FGTSState, context: Context, action: Array, reward: Array) -> FGTSState:
+        statistics = learn_statistics(key, state.statistics, context, action, reward)
+        return state._replace(statistics=statistics, past=remember(key, state.past, context))
+
+    return Algorithm(init, choose, learn)
+
+
+def tilted_draw(
+    key: PRNGKey, state: FGTSState, feel_good: FeelGood, temperature: Scalar, num_candidates: int
+) -> tuple[Array, Array]:
+    """One step of the chain of `fgts`: the next θ and its z, (G, k) each."""
+    key_draws, key_pick = jax.random.split(key)
+    statistics, past = state.statistics, state.past
+    weight = weight_at(feel_good, statistics.num_rounds)
+    total = lambda theta: feel_good_sum(feel_good, past, theta)
+    tilt = lambda g: statistics.mean + weight * unwhiten(statistics.factor, _solve_lower_all(statistics.factor, g))
+    gradient = total(tilt(total(statistics.mean)[1]))[1]
+    centre = tilt(gradient)
+    scale = jnp.sqrt(jnp.asarray(temperature, jnp.float32))
+    draws = scale * noise.normal(key_draws, (num_candidates, *state.z.shape))
+    z = jnp.concatenate([state.z[None], draws])
+    candidates = centre[None] + jax.vmap(unwhiten, in_axes=(None, 0))(statistics.factor, z)
+    linear_part = jnp.sum(gradient[None] * candidates, (1, 2))
+    scores = weight * (jax.vmap(total)(candidates)[0] - linear_part) / temperature
+    pick = jax.random.categorical(key_pick, scores)
+    return candidates[pick], z[pick]
+
+
+def _solve_lower_all(factor: Array, right: Array) -> Array:
+    return jax.vmap(solve_lower)(factor, right)
+
+
+def feature_shape(model: Model, common_context: bool | None) -> tuple[int, int]:
+    """Shape of `Context.features`."""
+    common = (not model.shared) if common_context is None else common_context
+    return (1 if common else model.num_arms, model.num_features)

@@ -1,0 +1,428 @@
+"""Neural bandits: one perceptron values all arms, learns from minibatches of a replay, and explores in six ways.
+
+If arms see a common context, an arm's input is that context in the arm's block, as the authors of NeuralUCB do. A round
+takes a fixed number of gradient steps on minibatches, so its cost does not grow.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+
+from feelgood import samplers
+from feelgood.algebra import cholesky, solve_lower, solve_lower_transposed
+from feelgood.bandits.base import Algorithm, Context, Model, best_arm
+from feelgood.bandits.exact import feature_shape
+from feelgood.bandits.feel_good import FeelGood, weight_at
+from feelgood.checks import check_choice, check_count, check_non_negative, check_positive, check_probability
+from feelgood.noise import normal
+from feelgood.samplers import SamplerState
+from feelgood.typing import Array, PRNGKey, Scalar
+
+__all__ = [
+    "Training",
+    "neural_ensemble",
+    "neural_greedy",
+    "neural_langevin",
+    "neural_linear",
+    "neural_ts",
+    "neural_ucb",
+]
+
+
+class Training(NamedTuple):
+    """How the perceptron learns.
+
+    Attributes:
+      width: hidden units of each layer.
+      depth: hidden layers.
+      step_size: of Adam.
+      num_steps: gradient steps a round.
+      batch_size: rewards in a minibatch.
+      capacity: rewards kept; the oldest go first.
+      prior_precision: weight of ½‖θ − θ₀‖² in the sum of squares.
+    """
+
+    width: int = 50
+    depth: int = 1
+    step_size: float = 1e-2
+    num_steps: int = 4
+    batch_size: int = 32
+    capacity: int = 2000
+    prior_precision: float = 1e-3
+
+    def check(self) -> "Training":
+        """Raises ValueError if a setting is out of range."""
+        for name in ("width", "depth", "num_steps", "batch_size", "capacity"):
+            check_count(name, getattr(self, name))
+        check_positive("step_size", self.step_size)
+        check_non_negative("prior_precision", self.prior_precision)
+        return self
+
+
+class Memory(NamedTuple):
+    """The last rewards: contexts (n, A, k) or (n, 1, k), arms (n,), rewards (n,) and how many have been seen."""
+
+    features: Array
+    actions: Array
+    rewards: Array
+    num_seen: Array
+
+
+def inputs(model: Model, features: Array) -> Array:
+    """What the perceptron sees of every arm: φ_a, (A, k), or a common context in the arm's block, (A, A·k)."""
+    if features.shape[0] == model.num_arms and model.num_arms > 1:
+        return features
+    return jnp.kron(jnp.eye(model.num_arms), features)
+
+
+def init_net(key: PRNGKey, sizes: list[int]) -> list[tuple[Array, Array]]:
+    """Weights N(0, 2/fan in) and biases of zero."""
+    pairs = zip(jax.random.split(key, len(sizes) - 1), sizes[:-1], sizes[1:], strict=True)
+    return [(math.sqrt(2 / n) * jax.random.normal(k, (n, m)), jnp.zeros(m)) for k, n, m in pairs]
+
+
+def hidden(net: Any, x: Array) -> Array:
+    """The last hidden layer, for x of shape (…, inputs)."""
+    for w, b in net[:-1]:
+        x = x @ w
+        x = jax.nn.relu(x + jnp.broadcast_to(b, x.shape))
+    return x
+
+
+def apply_net(net: Any, x: Array) -> Array:
+    """The value, for x of shape (…, inputs)."""
+    w, b = net[-1]
+    return (hidden(net, x) @ w)[..., 0] + b[0]
+
+
+class _Parts(NamedTuple):
+    """What all neural algorithms share."""
+
+    sizes: list[int]
+    no_memory: Callable[[], Memory]
+    keep: Callable[[Memory, Context, Array, Array], Memory]
+    draw: Callable[[PRNGKey, Memory], tuple[Array, Array, Array]]
+
+
+def _parts(model: Model, training: Training, common_context: bool | None) -> _Parts:
+    model.check()
+    training.check()
+    shape = feature_shape(model, common_context)
+    width_in = model.num_features * (model.num_arms if shape[0] == 1 else 1)
+    n = training.capacity
+
+    def no_memory() -> Memory:
+        return Memory(jnp.zeros((n, *shape)), jnp.zeros(n, jnp.int32), jnp.zeros(n), jnp.zeros((), jnp.int32))
+
+    def keep(memory: Memory, context: Context, action: Array, reward: Array) -> Memory:
+        slot = memory.num_seen % n
+        return Memory(
+            memory.features.at[slot].set(context.features),
+            memory.actions.at[slot].set(action.astype(jnp.int32)),
+            memory.rewards.at[slot].set(reward),
+            memory.num_seen + 1,
+        )
+
+    def draw(key: PRNGKey, memory: Memory) -> tuple[Array, Array, Array]:
+        """Inputs of all arms (B, A, ·), played arms (B,) and rewards (B,) of a uniform minibatch."""
+        rows = jax.random.randint(key, (training.batch_size,), 0, jnp.clip(memory.num_seen, 1, n))
+        features = jax.vmap(lambda x: inputs(model, x))(memory.features[rows])
+        return features, memory.actions[rows], memory.rewards[rows]
+
+    return _Parts([width_in, *[training.width] * training.depth, 1], no_memory, keep, draw)
+
+
+def _squares(net: Any, batch: tuple[Array, Array, Array], predict: Callable = apply_net) -> Array:
+    """Mean of (f − r)² over a minibatch."""
+    features, actions, rewards = batch
+    played = jnp.take_along_axis(features, actions[:, None, None], 1)[:, 0]
+    return jnp.mean((predict(net, played) - rewards) ** 2)
+
+
+def _fit(
+    key: PRNGKey, net: Any, memory: Memory, opt_state: Any, training: Training, parts: _Parts, predict=apply_net
+) -> tuple[Any, Any]:
+    """A few steps of Adam on mean squares + ρ/(2t)·‖θ‖²."""
+    optimiser = optax.adam(training.step_size)
+    scale = training.prior_precision / jnp.maximum(memory.num_seen, 1)
+
+    def loss(net, batch):
+        return _squares(net, batch, predict) + scale / 2 * optax.tree.norm(net, squared=True)
+
+    def step(carry, key):
+        net, opt_state = carry
+        gradient = jax.grad(loss)(net, parts.draw(key, memory))
+        updates, opt_state = optimiser.update(gradient, opt_state)
+        return (optax.apply_updates(net, updates), opt_state), None
+
+    return jax.lax.scan(step, (net, opt_state), jax.random.split(key, training.num_steps))[0]
+
+
+class NeuralState(NamedTuple):
+    """Parameters, optimiser, replay and what else an algorithm keeps."""
+
+    net: Any
+    opt_state: Any
+    memory: Memory
+    extra: Any
+
+
+def _trained(model: Model, training: Training, common: bool | None, choose, init_extra=None, learn_extra=None):
+    """An algorithm that fits one perceptron by Adam; `choose(key, state, x) -> scores` explores."""
+    parts = _parts(model, training, common)
+
+    def init(key: PRNGKey) -> NeuralState:
+        net = init_net(key, parts.sizes)
+        extra = () if init_extra is None else init_extra(net)
+        return NeuralState(net, optax.adam(training.step_size).init(net), parts.no_memory(), extra)
+
+    def pick(key: PRNGKey, state: NeuralState, context: Context):
+        return best_arm(choose(key, state, inputs(model, context.features)), context), state
+
+    def learn(key: PRNGKey, state: NeuralState, context: Context, action: Array, reward: Array) -> NeuralState:
+        extra = state.extra if learn_extra is None else learn_extra(state, inputs(model, context.features)[action])
+        memory = parts.keep(state.memory, context, action, reward)
+        net, opt_state = _fit(key, state.net, memory, state.opt_state, training, parts)
+        return NeuralState(net, opt_state, memory, extra)
+
+    return Algorithm(init, pick, learn)
+
+
+def neural_greedy(
+    model: Model, epsilon: Scalar = 0.05, *, training: Training | None = None, common_context: bool | None = None
+) -> Algorithm:
+    """ε-greedy on the perceptron's values."""
+    check_probability("epsilon", epsilon)
+
+    def choose(key, state, x):
+        key_coin, key_arm = jax.random.split(key)
+        random = jax.random.uniform(key_arm, (model.num_arms,))
+        return jnp.where(jax.random.uniform(key_coin) < epsilon, random, apply_net(state.net, x))
+
+    return _trained(model, training or Training(), common_context, choose)
+
+
+def _gradient(net: Any, x: Array) -> Array:
+    """∂f(x)/∂θ as a flat vector."""
+    return ravel_pytree(jax.grad(apply_net)(net, x))[0]
+
+
+def _diagonal(model, kind: str, scale: Scalar, ridge: Scalar, training: Training, common):
+    check_non_negative("scale", scale)
+    check_positive("ridge", ridge)
+    width = training.width
+
+    def choose(key, state, x):
+        gradients = jax.vmap(lambda row: _gradient(state.net, row))(x)
+        sigma = jnp.sqrt(ridge * jnp.sum(gradients**2 / state.extra[None] / width, -1))
+        xi = normal(key, (model.num_arms,)) if kind == "ts" else 1.0
+        return apply_net(state.net, x) + scale * sigma * xi
+
+    init_extra = lambda net: jnp.full(sum(leaf.size for leaf in jax.tree.leaves(net)), float(ridge))
+    learn_extra = lambda state, x: state.extra + _gradient(state.net, x) ** 2 / width
+    return _trained(model, training, common, choose, init_extra, learn_extra)
+
+
+def neural_ucb(
+    model: Model,
+    scale: Scalar = 0.1,
+    ridge: Scalar = 1.0,
+    *,
+    training: Training | None = None,
+    common_context: bool | None = None,
+) -> Algorithm:
+    """NeuralUCB with the diagonal of its authors' code: f(x_a) + γ·σ_a, σ_a² = λ Σ g_a²/(U·m), U += g²/m.
+
+    References:
+      Zhou, Li and Gu (2020), "Neural contextual bandits with UCB-based exploration".
+    """
+    return _diagonal(model, "ucb", scale, ridge, training or Training(), common_context)
+
+
+def neural_ts(
+    model: Model,
+    scale: Scalar = 0.1,
+    ridge: Scalar = 1.0,
+    *,
+    training: Training | None = None,
+    common_context: bool | None = None,
+) -> Algorithm:
+    """NeuralTS with the diagonal of its authors' code: each arm's value is drawn from N(f(x_a), ν²σ_a²).
+
+    References:
+      Zhang, Zhou, Li and Gu (2021), "Neural Thompson sampling".
+    """
+    return _diagonal(model, "ts", scale, ridge, training or Training(), common_context)
+
+
+def neural_linear(
+    model: Model,
+    temperature: Scalar = 1.0,
+    *,
+    loss_weight: Scalar = 0.5,
+    prior_precision: Scalar = 1.0,
+    num_rows: int = 256,
+    training: Training | None = None,
+    common_context: bool | None = None,
+) -> Algorithm:
+    """Neural-linear TS: an exact draw of the last layer's Bayesian regression on the learnt features.
+
+    The features change as the network learns, so the regression is fitted again in every round, on a minibatch of
+    `num_rows` rewards that stands for all t: sums are scaled by t/num_rows.
+
+    References:
+      Riquelme, Tucker and Snoek (2018), "Deep Bayesian bandits showdown".
+    """
+    training = (training or Training()).check()
+    check_count("num_rows", num_rows)
+    rows_of = _parts(model, training._replace(batch_size=num_rows), common_context).draw
+
+    def choose(key, state, x):
+        key_rows, key_draw = jax.random.split(key)
+        features, actions, rewards = rows_of(key_rows, state.memory)
+        played = jnp.take_along_axis(features, actions[:, None, None], 1)[:, 0]
+        phi = _with_one(hidden(state.net, played))
+        weight = 2 * loss_weight * state.memory.num_seen / num_rows
+        precision = weight * phi.T @ phi + prior_precision * jnp.eye(phi.shape[1])
+        factor = cholesky(precision)
+        xi = jnp.sqrt(jnp.asarray(temperature, jnp.float32)) * normal(key_draw, (phi.shape[1],))
+        theta = solve_lower_transposed(factor, solve_lower(factor, weight * phi.T @ rewards) + xi)
+        return _with_one(hidden(state.net, x)) @ theta
+
+    return _trained(model, training, common_context, choose)
+
+
+def _with_one(x: Array) -> Array:
+    return jnp.concatenate([x, jnp.ones((*x.shape[:-1], 1))], -1)
+
+
+def neural_ensemble(
+    model: Model,
+    num_members: int = 10,
+    prior_scale: Scalar = 1.0,
+    noise_std: Scalar = 0.1,
+    *,
+    training: Training | None = None,
+    common_context: bool | None = None,
+) -> Algorithm:
+    """Ensemble sampling with prior functions: each member fits rewards with noise of its own, one acts in each round.
+
+    A member's value is f_θ + prior_scale · f_prior with a fixed random network as prior.
+
+    References:
+      Osband, Aslanides and Cassirer (2018), "Randomized prior functions for deep reinforcement learning".
+    """
+    check_count("num_members", num_members)
+    check_non_negative("prior_scale", prior_scale)
+    check_non_negative("noise_std", noise_std)
+    training = training or Training()
+    parts = _parts(model, training, common_context)
+    optimiser = optax.adam(training.step_size)
+
+    def init(key: PRNGKey) -> NeuralState:
+        keys = jax.random.split(key, 2 * num_members).reshape(2, num_members)
+        nets, priors = (jax.vmap(lambda k: init_net(k, parts.sizes))(half) for half in keys)
+        perturbations = jnp.zeros((num_members, training.capacity))
+        return NeuralState(nets, jax.vmap(optimiser.init)(nets), parts.no_memory(), (priors, perturbations))
+
+    def choose(key: PRNGKey, state: NeuralState, context: Context):
+        member = jax.random.randint(key, (), 0, num_members)
+        net, prior = (jax.tree.map(lambda leaf: leaf[member], tree) for tree in (state.net, state.extra[0]))
+        x = inputs(model, context.features)
+        return best_arm(apply_net(net, x) + prior_scale * apply_net(prior, x), context), state
+
+    def learn(key: PRNGKey, state: NeuralState, context: Context, action: Array, reward: Array) -> NeuralState:
+        key_noise, key_fit = jax.random.split(key)
+        slot = state.memory.num_seen % training.capacity
+        memory = parts.keep(state.memory, context, action, reward)
+        priors, perturbations = state.extra
+        perturbations = perturbations.at[:, slot].set(noise_std * normal(key_noise, (num_members,)))
+
+        def fit(key, net, prior, own, opt_state):
+            predict = lambda net, x: apply_net(net, x) + prior_scale * apply_net(prior, x)
+            mine = memory._replace(rewards=memory.rewards + own)
+            return _fit(key, net, mine, opt_state, training, parts, predict)
+
+        keys = jax.random.split(key_fit, num_members)
+        nets, opt_states = jax.vmap(fit)(keys, state.net, priors, perturbations, state.opt_state)
+        return NeuralState(nets, opt_states, memory, (priors, perturbations))
+
+    return Algorithm(init, choose, learn)
+
+
+def neural_langevin(
+    model: Model,
+    step_size: Scalar = 1e-3,
+    temperature: Scalar = 1e-5,
+    feel_good: FeelGood | None = None,
+    *,
+    sampler: str = "langevin",
+    training: Training | None = None,
+    common_context: bool | None = None,
+) -> Algorithm:
+    r"""Neural LMC-TS: Langevin steps on minibatches, with the feel-good term over the minibatch's contexts.
+
+        Û(θ) = 1/B Σ_b [(f_θ(x_b, a_b) − r_b)² − λ min(b, max_a f_θ(x_b, a))] + ρ/(2t)·‖θ‖²
+
+    Û is an unbiased estimate of the mean potential U/t of all rewards kept, the feel-good sum included. The temperature
+    of the mean potential is T.
+
+    Args:
+      model: shape of the features.
+      step_size: τ.
+      temperature: T of the mean potential.
+      feel_good: weight λ, bound and smoothness; its reservoir is not used.
+      sampler: "langevin", "adam_langevin" or "underdamped" (BAOAB splitting with friction 0.1/τ).
+      training: width, depth, steps a round, minibatch and replay; its step size is not used.
+      common_context: whether all arms see the same features; by default where arms have parameters of their own.
+
+    References:
+      Xu, Zheng, Mazumdar, Azizzadenesheli and Anandkumar (2022), "Langevin Monte Carlo for contextual bandits".
+    """
+    check_choice("sampler", sampler, ("langevin", "adam_langevin", "underdamped"))
+    training = training or Training()
+    parts = _parts(model, training, common_context)
+    beta = 1 / temperature
+    made = {
+        "langevin": lambda: samplers.langevin(step_size, beta),
+        "adam_langevin": lambda: samplers.adam_langevin(step_size, beta),
+        "underdamped": lambda: samplers.underdamped_splitting(step_size, 0.1 / step_size, beta),
+    }[sampler]()
+
+    def potential(net: Any, batch: tuple[Array, Array, Array], num_seen: Array) -> Array:
+        count = jnp.maximum(num_seen, 1)
+        value = _squares(net, batch) + training.prior_precision / count / 2 * optax.tree.norm(net, squared=True)
+        if feel_good is None:
+            return value
+        best = jnp.max(apply_net(net, batch[0]), -1)
+        if feel_good.smoothness is None:
+            credit = jnp.minimum(best, feel_good.bound)
+        else:
+            credit = best - jax.nn.softplus(feel_good.smoothness * (best - feel_good.bound)) / feel_good.smoothness
+        return value - weight_at(feel_good, num_seen) * jnp.mean(credit)
+
+    def init(key: PRNGKey) -> tuple[SamplerState, Memory]:
+        return made.init(init_net(key, parts.sizes)), parts.no_memory()
+
+    def choose(key: PRNGKey, state: tuple[SamplerState, Memory], context: Context):
+        chain, memory = state
+
+        def step(chain, key):
+            key_batch, key_step = jax.random.split(key)
+            batch = parts.draw(key_batch, memory)
+            moved = made.step(key_step, chain, lambda net: potential(net, batch, memory.num_seen))[0]
+            return jax.tree.map(lambda new, old: jnp.where(memory.num_seen > 0, new, old), moved, chain), None
+
+        chain = jax.lax.scan(step, chain, jax.random.split(key, training.num_steps))[0]
+        return best_arm(apply_net(chain.params, inputs(model, context.features)), context), (chain, memory)
+
+    def learn(key: PRNGKey, state, context: Context, action: Array, reward: Array):
+        del key
+        return state[0], parts.keep(state[1], context, action, reward)
+
+    return Algorithm(init, choose, learn)

@@ -1,0 +1,76 @@
+"""Neural bandits: parts against direct formulas, and every algorithm learns what linear ones cannot."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from feelgood import bandits
+from feelgood.bandits import neural
+from feelgood.bandits.base import Context, Model
+
+SMALL = bandits.Training(width=16, num_steps=2, batch_size=16, capacity=400)
+MAKERS = {
+    "neural_ucb": lambda model: bandits.neural_ucb(model, 0.05, training=SMALL),
+    "neural_ts": lambda model: bandits.neural_ts(model, 0.05, training=SMALL),
+    "neural_linear": lambda model: bandits.neural_linear(model, 0.1, num_rows=64, training=SMALL),
+    "neural_greedy": lambda model: bandits.neural_greedy(model, 0.05, training=SMALL),
+    "neural_ensemble": lambda model: bandits.neural_ensemble(model, 3, 0.3, training=SMALL),
+    "neural_langevin": lambda model: bandits.neural_langevin(
+        model, 3e-2, 1e-6, bandits.FeelGood(0.01), training=SMALL._replace(num_steps=4)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_every_neural_algorithm_learns_a_quadratic_bandit(name, optimised_jit):
+    bandit = bandits.quadratic(num_arms=4, num_features=4, noise_std=0.1)
+    keys = jax.random.split(jax.random.key(0), 4)
+    run = optimised_jit(jax.vmap(lambda key: bandits.simulate(key, bandit, MAKERS[name](bandit.model), 500).regret))
+    regret = np.asarray(run(keys))
+    random = np.asarray(
+        jax.vmap(lambda key: bandits.simulate(key, bandit, bandits.epsilon_greedy(bandit.model, 1.0), 500).regret)(keys)
+    )
+    assert regret[:, -150:].mean() < 0.5 * random.mean()
+
+
+def test_the_diagonal_bonus_is_that_of_the_authors_formula():
+    model = Model(3, 2, True)
+    algorithm = bandits.neural_ucb(model, 0.7, 2.0, training=SMALL)
+    state = algorithm.init(jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (3, 2))
+    context = Context(x)
+    net = state.net
+    state = algorithm.learn(jax.random.key(2), state, context, jnp.int32(1), jnp.float32(0.3))
+    gradient = lambda net, row: np.concatenate(
+        [np.ravel(g) for g in jax.tree.leaves(jax.grad(neural.apply_net)(net, row))]
+    )
+    diagonal = 2.0 + gradient(net, x[1]) ** 2 / 16
+    np.testing.assert_allclose(state.extra, diagonal, rtol=1e-5)
+    scores = [
+        float(neural.apply_net(state.net, row))
+        + 0.7 * np.sqrt(2.0 * np.sum(gradient(state.net, row) ** 2 / diagonal) / 16)
+        for row in x
+    ]
+    assert int(algorithm.choose(jax.random.key(3), state, context)[0]) == int(np.argmax(scores))
+
+
+def test_a_common_context_goes_into_the_block_of_the_arm():
+    blocks = neural.inputs(Model(2, 3, False), jnp.array([[1.0, 2.0, 3.0]]))
+    np.testing.assert_array_equal(blocks, [[1, 2, 3, 0, 0, 0], [0, 0, 0, 1, 2, 3]])
+
+
+def test_the_replay_keeps_the_newest_rewards():
+    parts = neural._parts(Model(2, 1, True), SMALL._replace(capacity=4), None)
+    memory = parts.no_memory()
+    for i in range(6):
+        memory = parts.keep(memory, Context(jnp.full((2, 1), float(i))), jnp.int32(i % 2), jnp.float32(i))
+    assert sorted(memory.rewards.tolist()) == [2, 3, 4, 5]
+    features, actions, rewards = parts.draw(jax.random.key(0), memory)
+    np.testing.assert_array_equal(features[:, 0, 0], rewards)
+    np.testing.assert_array_equal(actions, rewards % 2)
+
+
+def test_bad_training_gives_one_sentence():
+    with pytest.raises(ValueError, match="width must be a whole number of at least 1, got 0"):
+        bandits.neural_ts(Model(2, 2, True), training=bandits.Training(width=0))

@@ -51,6 +51,12 @@ STUDIES = {
         "regret in linear MDPs: every row of the paper's Table 1, measured",
         "--mdps riverswim lock --algorithms lsvi_ucb ase_ulmc --num-episodes 500",
     ),
+    "bandits": Study(
+        "feelgood.studies.bandits.study",
+        "BanditsStudy",
+        "regret of contextual bandit algorithms, with exact and approximate draws",
+        "--problems linear-20d --algorithms lin_ts fgts lmc_ts --num-rounds 2000",
+    ),
     "samplers": Study(
         "feelgood.studies.samplers.study",
         "SamplersStudy",

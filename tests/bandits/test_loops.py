@@ -30,8 +30,10 @@ class Loop:
 
     def gradient(self, theta, weight, mean, precision):
         force = precision @ (theta - mean)
-        for x in self.x:
-            force = force - weight * self.row(x, int(np.argmax(theta.reshape(ARMS, -1) @ x)))
+        if self.x:
+            past = np.array(self.x)
+            leads = np.eye(ARMS)[np.argmax(past @ theta.reshape(ARMS, -1).T, axis=1)]
+            force = force - weight * (leads.T @ past).ravel()
         return force
 
     def run(self, draw):
@@ -60,12 +62,12 @@ def thompson(loop, x):
 
 
 def feel_good_by_resampling(loop, x):
-    """Self-normalised importance sampling from the Gaussian part, with very many draws."""
+    """Self-normalised importance sampling from the Gaussian part, with a thousand draws."""
     mean, precision = loop.posterior()
-    theta = loop.rng.multivariate_normal(mean, HEAT * np.linalg.inv(precision), size=3000).reshape(-1, ARMS, FEATURES)
+    theta = loop.rng.multivariate_normal(mean, HEAT * np.linalg.inv(precision), size=1000).reshape(-1, ARMS, FEATURES)
     total = np.einsum("nak,sk->nsa", theta, np.array(loop.x).reshape(-1, FEATURES)).max(-1).sum(-1)
     weights = np.exp(LAMBDA * (total - total.max()) / HEAT)
-    return theta[loop.rng.choice(3000, p=weights / weights.sum())] @ x
+    return theta[loop.rng.choice(1000, p=weights / weights.sum())] @ x
 
 
 def langevin(weight):

@@ -5,6 +5,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from feelgood.bandits.base import Bandit, Context, Model, Round
 from feelgood.checks import check_choice
@@ -16,7 +17,7 @@ BUNDLED = ("breast_cancer", "digits", "iris", "wine")
 """Data sets that come with scikit-learn."""
 
 
-def classification(features: Array, labels: Array, *, noise_std: float = 0.0) -> Bandit:
+def classification(features: ArrayLike, labels: ArrayLike, *, noise_std: float = 0.0) -> Bandit:
     """A bandit that shows rows in a random order; all arms see the row, and each arm has parameters of its own.
 
     Columns are scaled to mean 0 and standard deviation 1, and a constant column is added. After all n rows have been

@@ -62,7 +62,7 @@ def _spectral_norm(matrix: Array) -> Array:
     wide = matrix.shape[0] < matrix.shape[1]
     gram = matrix @ matrix.T if wide else matrix.T @ matrix
     power = gram / jnp.linalg.norm(gram)
-    for _ in range(6):  # gram⁶⁴, rescaled
+    for _ in range(8):  # gram²⁵⁶, rescaled
         power = power @ power
         power = power / jnp.linalg.norm(power)
     vector = power @ jnp.ones(gram.shape[0])

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from feelgood.samplers.diagnostics import Kernel, total_variation
 
@@ -37,12 +38,12 @@ def largest_eigenvalue(precision: np.ndarray) -> np.ndarray:
 
 
 def sampling_error(
-    precision: np.ndarray,
-    mean: np.ndarray,
+    precision: ArrayLike,
+    mean: ArrayLike,
     kernel: Callable[[float, float], Kernel],
     num_steps: int,
     temperature: float,
-    marks: np.ndarray,
+    marks: ArrayLike,
     *,
     preconditioned: bool = False,
 ) -> SamplingError:

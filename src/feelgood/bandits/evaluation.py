@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from numpy.typing import ArrayLike
 
 from feelgood.bandits.base import Algorithm, Context
 from feelgood.typing import Array, PRNGKey

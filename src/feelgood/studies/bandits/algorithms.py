@@ -1,0 +1,161 @@
+"""The algorithms of the study: how each is made, and the grid it is tuned on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from feelgood import bandits
+from feelgood.bandits import Algorithm, Bandit, FeelGood, Model, Training, datasets
+from feelgood.studies.bandits import released, spec
+
+__all__ = ["ENTRIES", "Entry", "problem", "suits"]
+
+Hyper = Mapping[str, Any]
+
+
+class Entry(NamedTuple):
+    """An algorithm of the study.
+
+    Attributes:
+      make: `(model, link, num_rounds, hyper) -> Algorithm`; hyper-parameters may be traced.
+      grid: values of every hyper-parameter to try.
+    """
+
+    make: Callable[[Model, str, int, Hyper], Algorithm]
+    grid: Mapping[str, Sequence[float]]
+
+
+# The loss is ½ Σ (f − r)², so a temperature of σ² = 0.25 is the posterior of linear-20d, and `ridge` its ρ.
+HEAT = (0.01, 0.03, 0.1, 0.25)
+RIDGE = (0.05, 0.25)
+WEIGHT = (0.001, 0.01, 0.05)
+CAPACITY = 128
+
+
+def _common(link: str, hyper: Hyper) -> dict[str, Any]:
+    return {"prior_precision": hyper["ridge"], "link": link}
+
+
+def _chain(make: Callable[..., Algorithm], feel_good: bool = False, **fixed: Any) -> Callable[..., Algorithm]:
+    def made(model: Model, link: str, num_rounds: int, hyper: Hyper) -> Algorithm:
+        options = _common(link, hyper) | fixed | {"temperature": hyper["heat"]}
+        if feel_good:
+            options["feel_good"] = FeelGood(hyper["weight"], capacity=CAPACITY)
+        return make(model, **options)
+
+    return made
+
+
+def _fgts(**settings: Any) -> Callable[..., Algorithm]:
+    def made(model: Model, link: str, num_rounds: int, hyper: Hyper) -> Algorithm:
+        feel_good = FeelGood(hyper["weight"], capacity=CAPACITY, **settings)
+        return bandits.fgts(model, feel_good, hyper["heat"], num_candidates=4, **_common(link, hyper))
+
+    return made
+
+
+_SMALL = Training(width=50, num_steps=2, batch_size=32, capacity=2000)
+
+
+def _neural(make: Callable[..., Algorithm], name: str, **fixed: Any) -> Callable[..., Algorithm]:
+    return lambda model, link, num_rounds, hyper: make(model, **{name: hyper[name]}, training=_SMALL, **fixed)
+
+
+def _langevin(feel_good: bool) -> Callable[..., Algorithm]:
+    def made(model: Model, link: str, num_rounds: int, hyper: Hyper) -> Algorithm:
+        term = FeelGood(hyper["weight"]) if feel_good else None
+        return bandits.neural_langevin(model, 1e-2, hyper["heat"], term, sampler="adam_langevin", training=_SMALL)
+
+    return made
+
+
+BASE = {"heat": HEAT, "ridge": RIDGE}
+GOOD = {"heat": (0.03, 0.1, 0.25), "ridge": (0.25,), "weight": WEIGHT}
+ONE_RIDGE = {"heat": HEAT, "ridge": (0.25,)}
+ENTRIES: dict[str, Entry] = {
+    "lin_ucb": Entry(
+        lambda model, link, num_rounds, hyper: bandits.lin_ucb(model, hyper["bonus"], **_common(link, hyper)),
+        {"bonus": (0.2, 0.4, 0.7, 1.0), "ridge": RIDGE},
+    ),
+    "lin_ts": Entry(
+        lambda model, link, num_rounds, hyper: bandits.lin_ts(model, hyper["heat"], **_common(link, hyper)), BASE
+    ),
+    "greedy": Entry(
+        lambda model, link, num_rounds, hyper: bandits.lin_ts(model, 0.0, **_common(link, hyper)),
+        {"ridge": (0.05, 0.25, 1.0, 4.0)},
+    ),
+    "epsilon_greedy": Entry(
+        lambda model, link, num_rounds, hyper: bandits.epsilon_greedy(model, hyper["epsilon"], **_common(link, hyper)),
+        {"epsilon": (0.001, 0.005, 0.02), "ridge": RIDGE},
+    ),
+    "fgts": Entry(_fgts(), GOOD),
+    "fgts_falling": Entry(_fgts(decay=0.5), GOOD | {"weight": (0.03, 0.1, 0.3)}),
+    "sfgts": Entry(_fgts(smoothness=10.0, bound=2.0), GOOD),
+    "lmc_ts": Entry(_chain(bandits.lmc_ts), ONE_RIDGE),
+    "fg_lmc_ts": Entry(_chain(bandits.lmc_ts, True, num_steps=10), GOOD),
+    "p_lmc_ts": Entry(_chain(bandits.lmc_ts, num_steps=5, preconditioned=True), ONE_RIDGE),
+    "ulmc_ts": Entry(_chain(bandits.ulmc_ts), ONE_RIDGE),
+    "baoab_ts": Entry(_chain(bandits.baoab_ts), ONE_RIDGE),
+    "mala_ts": Entry(_chain(bandits.mala_ts, num_steps=10), ONE_RIDGE),
+    "fg_mala_ts": Entry(_chain(bandits.mala_ts, True, num_steps=5), GOOD),
+    "hmc_ts": Entry(_chain(bandits.hmc_ts, num_steps=3), ONE_RIDGE),
+    "pg_ts": Entry(
+        lambda model, link, num_rounds, hyper: bandits.polya_gamma_ts(
+            model, prior_precision=hyper["ridge"], temperature=hyper["heat"], window=256
+        ),
+        {"heat": (0.1, 0.3, 1.0), "ridge": (1.0,)},
+    ),
+    "neural_greedy": Entry(_neural(bandits.neural_greedy, "epsilon"), {"epsilon": (0.005, 0.02, 0.1)}),
+    "neural_linear": Entry(_neural(bandits.neural_linear, "temperature"), {"temperature": (0.01, 0.1)}),
+    "neural_ts": Entry(_neural(bandits.neural_ts, "scale"), {"scale": (0.01, 0.1)}),
+    "neural_ucb": Entry(_neural(bandits.neural_ucb, "scale"), {"scale": (0.01, 0.1)}),
+    "neural_ensemble": Entry(
+        _neural(bandits.neural_ensemble, "prior_scale", num_members=5), {"prior_scale": (0.1, 1.0)}
+    ),
+    "neural_lmc": Entry(_langevin(False), {"heat": (1e-7, 1e-5)}),
+    "neural_fg_lmc": Entry(_langevin(True), {"heat": (1e-7, 1e-5), "weight": (0.001, 0.01)}),
+    **{name: Entry(make, {}) for name, make in released.RELEASED.items()},
+}
+
+
+def suits(algorithm: str, problem_name: str) -> bool:
+    """Whether an algorithm can be run on a problem."""
+    if algorithm in spec.RELEASED:
+        return problem_name.startswith("linear")
+    if algorithm in spec.LOGISTIC:
+        return problem_name.startswith("logistic")
+    if problem_name.startswith("logistic"):  # chains on the Laplace quadratic add nothing to exact draws from it
+        return algorithm in ("lin_ucb", "lin_ts", "greedy", "epsilon_greedy", "fgts", "lmc_ts")
+    if problem_name.startswith("wheel"):
+        return algorithm in ("lin_ucb", "lin_ts", "greedy", "epsilon_greedy", "fgts", "lmc_ts", "fg_lmc_ts") or (
+            algorithm in spec.NEURAL
+        )
+    return algorithm not in spec.NEURAL or not problem_name.startswith("linear")
+
+
+def problem(name: str) -> tuple[Bandit, str]:
+    """The bandit of a name, and the link of its rewards."""
+    if name == "linear-20d":
+        return bandits.linear(), "identity"
+    if name == "linear-40d":
+        return bandits.linear(num_features=8), "identity"
+    if name == "logistic-20d":
+        return bandits.logistic(), "logistic"
+    if name.startswith("wheel-"):
+        return bandits.wheel(float(name.removeprefix("wheel-"))), "identity"
+    return datasets.classification(*datasets.load(name)), "identity"
+
+
+def grid(algorithm: str, problem_name: str) -> Mapping[str, Sequence[float]]:
+    """The grid of an algorithm, in the units of the problem."""
+    own = dict(ENTRIES[algorithm].grid)
+    if problem_name.startswith("logistic"):
+        # The likelihood has no free scale here: a temperature of 1 is the posterior, θ* ~ N(0, I).
+        units = {"heat": (0.03, 0.1, 0.3, 1.0), "ridge": (1.0,), "bonus": (0.1, 0.3, 0.6, 1.0), "weight": (0.01, 0.1)}
+        own = {key: units[key] if key in units and algorithm != "pg_ts" else values for key, values in own.items()}
+    if problem_name.startswith("wheel"):
+        units = {"heat": (0.1, 1.0, 10.0, 100.0), "bonus": (1.0, 3.0, 10.0, 30.0), "ridge": (0.05,)}
+        own = {
+            key: units.get(key, values) if not algorithm.startswith("neural") else values for key, values in own.items()
+        }
+        own |= {"epsilon": (0.01, 0.05, 0.2)} if "epsilon" in own else {}
+    return own

@@ -1,0 +1,160 @@
+"""Figures of the bandits study."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from feelgood.figures.style import COLOURS, STYLE, shades
+from feelgood.studies.bandits.tables import PUBLISHED, final
+
+__all__ = ["DRAW", "LABELS"]
+
+LABELS = {
+    "lin_ucb": "LinUCB",
+    "lin_ts": "LinTS",
+    "greedy": "greedy",
+    "epsilon_greedy": "ε-greedy",
+    "fgts": "FGTS, exact",
+    "fgts_falling": "FGTS, exact, λ ∝ t^−½",
+    "sfgts": "SFGTS, exact, b = 2",
+    "lmc_ts": "LMC-TS",
+    "fg_lmc_ts": "FG-LMC-TS",
+    "p_lmc_ts": "LMC-TS, preconditioned",
+    "ulmc_ts": "ULMC-TS",
+    "baoab_ts": "BAOAB-TS",
+    "mala_ts": "MALA-TS",
+    "fg_mala_ts": "FG-MALA-TS",
+    "hmc_ts": "HMC-TS",
+    "pg_ts": "Pólya–Gamma TS",
+    "released_lin_ucb": "LinUCB, as released",
+    "released_lin_ts": "LinTS, as released",
+    "released_lmc_ts": "LMC-TS, as released",
+    "released_fg_lmc_ts": "FG-LMC-TS, as released",
+    "released_mala_ts": "MALA-TS, as released",
+    "released_fg_mala_ts": "FG-MALA-TS, as released",
+    "corrected_mala_ts": "MALA-TS, test corrected",
+    "corrected_fg_mala_ts": "FG-MALA-TS, test corrected",
+    "neural_greedy": "neural ε-greedy",
+    "neural_linear": "neural-linear TS",
+    "neural_ts": "NeuralTS",
+    "neural_ucb": "NeuralUCB",
+    "neural_ensemble": "ensemble with priors",
+    "neural_lmc": "neural LMC-TS",
+    "neural_fg_lmc": "neural FG-LMC-TS",
+}
+_GROUPS = {"released": COLOURS["grey"], "corrected": COLOURS["orange"], "fg": COLOURS["red"], "sfg": COLOURS["red"]}
+
+
+def _colour(name: str) -> str:
+    for group, colour in _GROUPS.items():
+        if name.startswith(group) or (group == "fg" and "_fg_" in name and not name.startswith("released")):
+            return colour
+    return COLOURS["blue"]
+
+
+def _curves(table: pd.DataFrame) -> Figure:
+    """Final regret of every algorithm on every problem: a dot and its interval, best at the top."""
+    ends = final(table)
+    problems = list(ends["problem"].unique())
+    columns = min(len(problems), 3)
+    lines = -(-len(problems) // columns)
+    most = max(len(ends[ends["problem"] == name]) for name in problems)
+    with rc_context(STYLE):
+        figure = Figure(figsize=(4.6 * columns, lines * (1.1 + 0.2 * most)), layout="constrained")
+        panels = figure.subplots(lines, columns, squeeze=False).ravel()
+        for panel in panels[len(problems) :]:
+            panel.set_axis_off()
+        for panel, name in zip(panels, problems, strict=False):
+            own = ends[ends["problem"] == name].sort_values("mean", ascending=False)
+            for i, row in enumerate(own.to_dict("records")):
+                look = {"color": _colour(row["algorithm"]), "fmt": "o", "markersize": 4, "elinewidth": 1.2}
+                panel.errorbar(row["mean"], i, xerr=row["half"], **look)
+            panel.set_yticks(range(len(own)), [LABELS.get(each, each) for each in own["algorithm"]], fontsize=8)
+            if name in PUBLISHED and table["round"].max() == 10_000:
+                panel.axvline(PUBLISHED[name], color=COLOURS["black"], linestyle=":", linewidth=1)
+                panel.text(PUBLISHED[name], len(own) - 0.4, " best published", fontsize=7, va="bottom")
+            panel.set_xscale("log")
+            panel.set_title(name, loc="left")
+            panel.set_xlabel(f"regret after {table['round'].max():,} rounds")
+            panel.xaxis.set_major_formatter("{x:.0f}")
+            panel.xaxis.set_minor_formatter("{x:.0f}")
+            panel.tick_params(axis="x", which="both", labelsize=7)
+        note = (
+            "Mean and 95 % interval. Blue: plain; red: with a feel-good term; grey: settings and errors of the release."
+        )
+        figure.supxlabel(note, fontsize=8, color="0.3")
+    return figure
+
+
+def _weights(table: pd.DataFrame) -> Figure:
+    """Regret against λ, with exact draws and with a short chain."""
+    heats = sorted(table["temperature"].unique(), reverse=True)
+    names = {"exact": "exact draws", "lmc": "LMC, 5 steps"}
+    with rc_context(STYLE):
+        figure = Figure(figsize=(4.2 * len(heats), 3.2), layout="constrained")
+        panels = figure.subplots(1, len(heats), squeeze=False).ravel()
+        for panel, heat in zip(panels, heats, strict=True):
+            for draws, decay in product(("exact", "lmc"), sorted(table["decay"].unique())):
+                own = table[(table["temperature"] == heat) & (table["draws"] == draws) & (table["decay"] == decay)]
+                groups = own.groupby("weight")["regret"]
+                mean, half = groups.mean(), 1.96 * groups.std() / np.sqrt(groups.count())
+                place = np.maximum(mean.index.to_numpy(float), 3e-4)
+                label = names[draws] + (", λ falls like t^−½" if decay else "")
+                colour = COLOURS["red"] if draws == "exact" else COLOURS["blue"]
+                panel.errorbar(
+                    place, mean, half, color=colour, linestyle="--" if decay else "-", capsize=2, label=label
+                )
+            panel.set_xscale("log")
+            panel.set_xticks([3e-4, 1e-3, 1e-2, 1e-1], ["0", "0.001", "0.01", "0.1"])
+            panel.set_yscale("log")
+            panel.yaxis.set_major_formatter("{x:.0f}")
+            panel.yaxis.set_minor_formatter("{x:.0f}")
+            panel.set_xlabel("feel-good weight λ")
+            whose = "the posterior" if heat == 0.25 else "a cooler one"
+            panel.set_title(f"temperature {heat:g} ({whose})", loc="left")
+        panels[0].set_ylabel(f"regret after {table['rounds'].max():,} rounds")
+        panels[0].legend(loc="upper left")
+    return figure
+
+
+def _errors(table: pd.DataFrame) -> Figure:
+    """Exact total variation by round, and regret against its mean."""
+    names = [name for name in table["sampler"].unique() if name != "exact"]
+    steps = sorted(table[table["sampler"] != "exact"]["steps"].unique())
+    tones = dict(zip(steps, shades(len(steps)), strict=True))
+    marks = dict(zip(names, "os^D", strict=False))
+    with rc_context(STYLE):
+        figure = Figure(figsize=(3.0 * (len(names) + 1), 3.0), layout="constrained")
+        panels = figure.subplots(1, len(names) + 1, squeeze=False).ravel()
+        for panel, name in zip(panels, names, strict=False):
+            for count in steps:
+                own = table[(table["sampler"] == name) & (table["steps"] == count)]
+                panel.plot(own["round"], own["total_variation"], color=tones[count], label=f"{count} steps a round")
+            panel.set_xscale("log")
+            panel.set_ylim(-0.02, 1.02)
+            panel.set_xlabel("round")
+            panel.set_title(name, loc="left")
+        panels[0].set_ylabel("total variation to the posterior")
+        panels[0].legend(fontsize=7)
+        right = panels[-1]
+        for (name, count), own in table[table["sampler"] != "exact"].groupby(["sampler", "steps"], sort=False):
+            end = own.iloc[-1]
+            look = {"color": tones[count], "fmt": marks[str(name)], "markersize": 5}
+            right.errorbar(own["total_variation"].mean(), end["regret"], 1.96 * end["standard_error"], **look)
+        for name, mark in marks.items():
+            right.plot([], [], mark, color=COLOURS["grey"], label=name)
+        exact = table[table["sampler"] == "exact"].iloc[-1]
+        right.axhline(exact["regret"], color=COLOURS["black"], linewidth=1, label="exact draws")
+        right.set_yscale("log")
+        right.yaxis.set_major_formatter("{x:.0f}")
+        right.yaxis.set_minor_formatter("{x:.0f}")
+        right.set_xlabel("total variation, mean over marked rounds")
+        right.set_ylabel(f"regret after {table['round'].max():,} rounds")
+        right.legend(fontsize=7)
+    return figure
+
+
+DRAW = {"curves": _curves, "weights": _weights, "errors": _errors}

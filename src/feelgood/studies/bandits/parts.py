@@ -1,0 +1,218 @@
+"""The parts of the bandits study: the tables that each asks for, and how they are made."""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from feelgood import bandits
+from feelgood.bandits import FeelGood, errors
+from feelgood.parallel import over_devices
+from feelgood.runs import store
+from feelgood.samplers import diagnostics
+from feelgood.studies.bandits.algorithms import ENTRIES, grid, problem, suits
+from feelgood.studies.bandits.spec import BanditsStudy, tuning_seeds
+from feelgood.studies.engine import Plan, Task
+
+__all__ = ["PLANS"]
+
+WEIGHTS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+ERROR_STEPS = (1, 5, 25, 100)
+HEAT, RIDGE = 0.25, 0.25  # the true posterior of the linear problems under the loss ½ Σ (f − r)²
+
+
+def _table(name: str, facts: Any, make: Callable[..., Any], *arguments: Any) -> Plan:
+    """Part of a plan: asks for the table `make(*arguments)`, kept under the name and all that it depends on."""
+    run = partial(_make, make, *arguments)
+    (table,) = yield [Task(name, f"{name}-{store.fingerprint(facts)}.parquet", run)]
+    return table
+
+
+def _make(make: Callable[..., Any], *arguments: Any) -> Any:
+    *own, _, _ = arguments  # no bar and no checkpoint: these are short
+    return make(*own)
+
+
+def _regrets(make, bandit, num_rounds: int, points: Sequence[Mapping[str, float]], seeds: Sequence[int]):
+    """Cumulative regret at marked rounds, (len(points), len(seeds), len(marks))."""
+    marks = jnp.asarray(_marks(num_rounds) - 1)
+
+    def one(seed, hyper):
+        curve = bandits.simulate(jax.random.key(seed), bandit, make(hyper), num_rounds)
+        return jnp.cumsum(curve.regret)[marks]
+
+    pairs = list(itertools.product(points, seeds))
+    batch = {name: jnp.asarray([point[name] for point, _ in pairs], jnp.float32) for name in points[0]}
+    regret = over_devices(one)(jnp.asarray([seed for _, seed in pairs]), batch)
+    return np.asarray(regret, np.float64).reshape(len(points), len(seeds), -1)
+
+
+def _marks(num_rounds: int):
+    both = [np.geomspace(1, num_rounds, 20), np.linspace(1, num_rounds, 26)]
+    return np.unique(np.round(np.concatenate(both)).astype(int))
+
+
+def _maker(algorithm: str, name: str, num_rounds: int):
+    bandit, link = problem(name)
+    return bandit, lambda hyper: ENTRIES[algorithm].make(bandit.model, link, num_rounds, hyper)
+
+
+# Curves.
+
+
+def _curves(study: BanditsStudy) -> list[Plan]:
+    pairs = itertools.product(study.problems, study.algorithms)
+    return [_curve(study, name, algorithm) for name, algorithm in pairs if suits(algorithm, name)]
+
+
+def _curve(study: BanditsStudy, name: str, algorithm: str) -> Plan:
+    own = grid(algorithm, name)
+    points = [dict(zip(own, values, strict=True)) for values in itertools.product(*own.values())]
+    best = points[0]
+    if len(points) > 1:
+        facts = [points, study.tuning_rounds, study.tuning_seeds, 1]
+        table = yield from _table(f"tune-{name}-{algorithm}", facts, _tuning_table, study, name, algorithm, points)
+        row = table.sort_values("regret", kind="stable").iloc[0]
+        best = {key: float(row[key]) for key in own}
+    facts = [best, study.num_rounds, study.num_seeds, 1]
+    table = yield from _table(f"curve-{name}-{algorithm}", facts, _curve_table, study, name, algorithm, best)
+    return table
+
+
+def _tuning_table(study: BanditsStudy, name: str, algorithm: str, points: Sequence[Mapping[str, float]]):
+    bandit, make = _maker(algorithm, name, study.tuning_rounds)
+    regret = _regrets(make, bandit, study.tuning_rounds, points, tuning_seeds(study))[:, :, -1]
+    return pd.DataFrame(points).assign(regret=np.where(np.isfinite(regret), regret, np.inf).mean(-1))
+
+
+def _curve_table(study: BanditsStudy, name: str, algorithm: str, hyper: Mapping[str, float]):
+    bandit, make = _maker(algorithm, name, study.num_rounds)
+    seeds = range(study.num_seeds)
+    regret = _regrets(make, bandit, study.num_rounds, [hyper or {"none": 0.0}], seeds)[0]
+    marks = _marks(study.num_rounds)
+    return pd.DataFrame(
+        {
+            "problem": name,
+            "algorithm": algorithm,
+            "setting": ", ".join(f"{key} {value:g}" for key, value in hyper.items()),
+            "seed": np.repeat(seeds, len(marks)),
+            "round": np.tile(marks, len(seeds)),
+            "regret": regret.ravel(),
+        }
+    )
+
+
+# Regret against the feel-good weight, with exact draws and with a chain.
+
+
+def _weights(study: BanditsStudy) -> list[Plan]:
+    cells = itertools.product(("exact", "lmc"), (0.25, 0.03), (0.0, 0.5))
+    return [_weight(study, *cell) for cell in cells]
+
+
+def _weight(study: BanditsStudy, draws: str, heat: float, decay: float) -> Plan:
+    facts = [WEIGHTS, study.num_rounds, study.num_seeds, 1]
+    table = yield from _table(f"weights-{draws}-{heat}-{decay}", facts, _weight_table, study, draws, heat, decay)
+    return table
+
+
+def _weight_table(study: BanditsStudy, draws: str, heat: float, decay: float):
+    bandit, _ = problem("linear-20d")
+    num_rounds, num_seeds = min(study.num_rounds, 2000), min(study.num_seeds, 50)
+
+    def make(hyper):
+        # λ is in units of the loss, and the loss has weight 1/T in the exponent.
+        term = FeelGood(hyper["weight"], capacity=128, decay=decay)
+        if draws == "exact":
+            return bandits.fgts(bandit.model, term, heat, prior_precision=RIDGE, num_candidates=4)
+        return bandits.lmc_ts(bandit.model, 0.5, heat, num_steps=5, feel_good=term, prior_precision=RIDGE)
+
+    points = [{"weight": weight} for weight in WEIGHTS]
+    regret = _regrets(make, bandit, num_rounds, points, range(num_seeds))[:, :, -1]
+    rows = itertools.product(WEIGHTS, range(num_seeds))
+    table = pd.DataFrame(rows, columns=["weight", "seed"])
+    return table.assign(draws=draws, temperature=heat, decay=decay, rounds=num_rounds, regret=regret.ravel())
+
+
+# Sampling error, exact, and the regret that goes with it.
+
+_SAMPLERS: dict[str, tuple[Callable[..., Any], Callable[..., Any], bool]] = {
+    "lmc": (
+        lambda model, steps: bandits.lmc_ts(model, 0.5, HEAT, num_steps=steps, prior_precision=RIDGE),
+        lambda t, largest: diagnostics.langevin_kernel(0.5 / largest, 1 / HEAT),
+        False,
+    ),
+    "lmc, step 0.1/t": (
+        lambda model, steps: bandits.lmc_ts(model, 0.1, HEAT, num_steps=steps, prior_precision=RIDGE, decay=True),
+        lambda t, largest: diagnostics.langevin_kernel(0.1 / t, 1 / HEAT),
+        False,
+    ),
+    "baoab": (
+        lambda model, steps: bandits.baoab_ts(model, 1.0, 0.5, HEAT, num_steps=steps, prior_precision=RIDGE),
+        lambda t, largest: diagnostics.underdamped_splitting_kernel(1 / largest**0.5, 0.5 * largest**0.5, 1 / HEAT),
+        False,
+    ),
+    "preconditioned lmc": (
+        lambda model, steps: bandits.lmc_ts(
+            model, 0.5, HEAT, num_steps=steps, prior_precision=RIDGE, preconditioned=True
+        ),
+        lambda t, largest: diagnostics.langevin_kernel(0.5, 1 / HEAT),
+        True,
+    ),
+    "exact": (lambda model, steps: bandits.lin_ts(model, HEAT, prior_precision=RIDGE), lambda t, largest: None, False),
+}
+
+
+def _errors(study: BanditsStudy) -> list[Plan]:
+    return [_error(study, name, steps) for name in _SAMPLERS for steps in (ERROR_STEPS if name != "exact" else (0,))]
+
+
+def _error(study: BanditsStudy, name: str, steps: int) -> Plan:
+    facts = [study.num_rounds, study.num_seeds, 1]
+    table = yield from _table(
+        f"errors-{name.replace(', ', '-').replace('/', '')}-{steps}", facts, _error_table, study, name, steps
+    )
+    return table
+
+
+def _error_table(study: BanditsStudy, name: str, steps: int):
+    """A row for each marked round: the mean sampling error over a few runs, and the mean regret over all seeds."""
+    bandit, _ = problem("linear-20d")
+    num_rounds, num_seeds, num_laws = min(study.num_rounds, 2000), min(study.num_seeds, 50), 4
+    make, kernel, preconditioned = _SAMPLERS[name]
+    algorithm = make(bandit.model, steps)
+    marks = _marks(num_rounds)
+
+    def record(state: Any) -> tuple[Any, Any]:
+        statistics = state.statistics if hasattr(state, "statistics") else state
+        return statistics.precision, statistics.mean
+
+    curves = over_devices(lambda seed: bandits.simulate(jax.random.key(seed), bandit, algorithm, num_rounds).regret)(
+        jnp.arange(num_seeds)
+    )
+    regret = np.cumsum(np.asarray(curves, np.float64), 1)[:, marks - 1]
+    table = pd.DataFrame({"sampler": name, "steps": steps, "round": marks, "regret": regret.mean(0)})
+    table["standard_error"] = regret.std(0, ddof=1) / np.sqrt(num_seeds)
+    if name == "exact":
+        return table.assign(total_variation=0.0, wasserstein=0.0)
+    traced = jax.jit(
+        jax.vmap(
+            lambda seed: bandits.simulate(jax.random.key(seed), bandit, algorithm, num_rounds, record=record).facts
+        )
+    )(jnp.arange(num_laws))
+    found = [
+        errors.sampling_error(p, m, kernel, steps, HEAT, marks - 1, preconditioned=preconditioned)
+        for p, m in zip(*(np.asarray(leaf) for leaf in traced), strict=True)
+    ]
+    return table.assign(
+        total_variation=np.mean([each.total_variation for each in found], 0),
+        wasserstein=np.mean([each.wasserstein for each in found], 0),
+    )
+
+
+PLANS: dict[str, Callable[[BanditsStudy], list[Plan]]] = {"curves": _curves, "weights": _weights, "errors": _errors}

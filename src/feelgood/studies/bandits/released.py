@@ -1,0 +1,113 @@
+"""The settings of the released comparison (Anand and Liaw, 2025), and its Metropolis step as it was released.
+
+Two errors are kept here on purpose, to measure them. The Metropolis ratio of the released MALA has x + τ∇U where the
+proposal's mean is x − τ∇U, and no temperature although the proposal's noise has one. With a feel-good term, the value
+and gradient of a proposal take that term at the old parameters. `corrected_…` is the same scheme without these errors.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from feelgood import bandits
+from feelgood.bandits import Algorithm, FeelGood, Model
+from feelgood.bandits.base import Context, best_arm
+from feelgood.bandits.chains import Chain, ChainState, chain_ts
+from feelgood.bandits.feel_good import bonus
+from feelgood.bandits.statistics import quadratic, values
+from feelgood.samplers import langevin
+from feelgood.typing import Array, PRNGKey
+
+__all__ = ["RELEASED", "mala"]
+
+# U = Σ (f − r)² + 0.01‖θ‖²: a loss weight of 1 and a prior precision of 0.02.
+LOSS: dict[str, Any] = {"loss_weight": 1.0, "prior_precision": 0.02}
+CAPACITY = 256
+NUM_DESCENTS, NUM_PROPOSALS, STEP = 20, 5, 0.1
+
+
+def _heat(model: Model, num_rounds: int) -> float:
+    return 0.001 * model.size * math.log(num_rounds)
+
+
+def mala(model: Model, temperature: float, feel_good: FeelGood | None, *, correct: bool) -> Algorithm:
+    """The released MALA-TS: 20 steps of gradient descent, then 5 Metropolis steps of size 0.1/t, a round.
+
+    Args:
+      model: shape of the parameters.
+      temperature: of the proposal's noise; of the accept test only if `correct`.
+      feel_good: the feel-good term, or None.
+      correct: whether the accept test is the one of MALA.
+    """
+    carrier = chain_ts(model, Chain(lambda t, largest: langevin(STEP / t)), feel_good, **LOSS)
+
+    def choose(key: PRNGKey, state: ChainState, context: Context) -> tuple[Array, ChainState]:
+        statistics = state.statistics
+        tau = STEP / jnp.maximum(statistics.num_rounds, 1)
+        plain = lambda w: quadratic(statistics.precision, w - statistics.mean)
+
+        def good(w: Array) -> Array:
+            if feel_good is None or state.past is None:
+                return jnp.zeros(())
+            return bonus(feel_good, state.past, statistics.num_rounds, w)
+
+        whole = jax.value_and_grad(lambda w: plain(w) - good(w))
+        theta = jax.lax.fori_loop(0, NUM_DESCENTS, lambda _, w: w - tau * whole(w)[1], state.chain.params)
+
+        def step(carry, key):
+            w, value, gradient = carry
+            key_noise, key_accept = jax.random.split(key)
+            xi = jax.random.normal(key_noise, w.shape)
+            y = w - tau * gradient + jnp.sqrt(2 * tau * temperature) * xi
+            new_value, new_gradient = whole(y) if correct else (plain(y) - good(w), jax.grad(plain)(y))
+            if correct:
+                forth = jnp.sum((y - w + tau * gradient) ** 2)
+                back = jnp.sum((w - y + tau * new_gradient) ** 2)
+                log_ratio = (value - new_value + (forth - back) / (4 * tau)) / temperature
+            else:
+                forth = jnp.sum((y - w - tau * gradient) ** 2)
+                back = jnp.sum((w - y - tau * new_gradient) ** 2)
+                log_ratio = value - new_value + (forth - back) / (4 * tau)
+            accept = jnp.log(jax.random.uniform(key_accept)) < log_ratio
+            new = (y, new_value, new_gradient)
+            return jax.tree.map(lambda a, b: jnp.where(accept, a, b), new, carry), None
+
+        start = (theta, *whole(theta))
+        theta = jax.lax.scan(step, start, jax.random.split(key, NUM_PROPOSALS))[0][0]
+        theta = jnp.where(statistics.num_rounds > 0, theta, state.chain.params)
+        return best_arm(values(theta, context.features), context), state._replace(
+            chain=state.chain._replace(params=theta)
+        )
+
+    return carrier._replace(choose=choose)
+
+
+def _lmc(weight: float | None) -> Callable[..., Algorithm]:
+    def made(model: Model, link: str, num_rounds: int, hyper: Any) -> Algorithm:
+        term = None if weight is None else FeelGood(weight, capacity=CAPACITY)
+        return bandits.lmc_ts(model, STEP, _heat(model, num_rounds), decay=True, feel_good=term, **LOSS)
+
+    return made
+
+
+def _mala(weight: float | None, correct: bool) -> Callable[..., Algorithm]:
+    def made(model: Model, link: str, num_rounds: int, hyper: Any) -> Algorithm:
+        term = None if weight is None else FeelGood(weight, capacity=CAPACITY)
+        return mala(model, _heat(model, num_rounds), term, correct=correct)
+
+    return made
+
+
+RELEASED: dict[str, Callable[..., Algorithm]] = {
+    "released_lin_ucb": lambda model, link, num_rounds, hyper: bandits.lin_ucb(model, 1.0, prior_precision=0.01),
+    "released_lin_ts": lambda model, link, num_rounds, hyper: bandits.lin_ts(model, 1.0, prior_precision=0.01),
+    "released_lmc_ts": _lmc(None),
+    "released_fg_lmc_ts": _lmc(0.5),
+    "released_mala_ts": _mala(None, False),
+    "released_fg_mala_ts": _mala(0.01, False),
+    "corrected_mala_ts": _mala(None, True),
+    "corrected_fg_mala_ts": _mala(0.01, True),
+}

@@ -1,0 +1,116 @@
+"""Options of the bandits study, its presets and its seeds."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from feelgood.checks import check_choice, check_count
+from feelgood.studies.engine import EngineOptions
+
+__all__ = ["ALGORITHMS", "PARTS", "PROBLEMS", "BanditsStudy", "tuning_seeds"]
+
+WHEELS = ("wheel-0.5", "wheel-0.7", "wheel-0.9", "wheel-0.95", "wheel-0.99")
+DATA = ("iris", "wine", "breast_cancer", "digits")
+PROBLEMS = ("linear-20d", "linear-40d", "logistic-20d", *WHEELS, *DATA)
+LINEAR = (
+    "lin_ucb",
+    "lin_ts",
+    "greedy",
+    "epsilon_greedy",
+    "fgts",
+    "fgts_falling",
+    "sfgts",
+    "lmc_ts",
+    "fg_lmc_ts",
+    "p_lmc_ts",
+    "ulmc_ts",
+    "baoab_ts",
+    "mala_ts",
+    "fg_mala_ts",
+    "hmc_ts",
+)
+RELEASED = (
+    "released_lin_ucb",
+    "released_lin_ts",
+    "released_lmc_ts",
+    "released_fg_lmc_ts",
+    "released_mala_ts",
+    "released_fg_mala_ts",
+    "corrected_mala_ts",
+    "corrected_fg_mala_ts",
+)
+LOGISTIC = ("pg_ts",)
+NEURAL = ("neural_greedy", "neural_linear", "neural_ts", "neural_ucb", "neural_ensemble", "neural_lmc", "neural_fg_lmc")
+ALGORITHMS = (*LINEAR, *RELEASED, *LOGISTIC, *NEURAL)
+PARTS = ("curves", "weights", "errors")
+FIRST_TUNING_SEED = 1_000_000
+
+
+@dataclass(frozen=True)
+class BanditsStudy(EngineOptions):
+    """Regret of contextual bandit algorithms, tuned and as released, and how it depends on sampling error."""
+
+    preset: Literal["quick", "default"] = "quick"
+    """quick: five algorithms on linear-20d for 1,000 rounds, a minute or two. default: everything."""
+    parts: tuple[str, ...] = ()
+    """Of curves, weights (regret against λ with exact draws), errors (sampling error by round); empty for all of the
+    preset's."""
+    problems: tuple[str, ...] = ()
+    """Of linear-20d, linear-40d, logistic-20d, wheel-0.5 to wheel-0.99, iris, wine, breast_cancer, digits; empty for
+    the preset's."""
+    algorithms: tuple[str, ...] = ()
+    """Names of algorithms; empty for the preset's. Those that do not suit a problem are left out there."""
+    num_rounds: int = 0
+    """T; 0 for the preset's."""
+    num_seeds: int = 0
+    """Fresh seeds that results are reported on; 0 for the preset's."""
+    tuning_rounds: int = 0
+    """Rounds of a tuning run; 0 for the preset's."""
+    tuning_seeds: int = 0
+    """Seeds that settings are tuned on; 0 for the preset's."""
+    output: Path = Path("runs/bandits")
+    """Folder for results; one that holds an unfinished run of the same study is continued."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("preset", self.preset, _PRESETS)
+        for name, value in _PRESETS[self.preset].items():
+            if not getattr(self, name):
+                object.__setattr__(self, name, value)
+        for name, choices in (("parts", PARTS), ("problems", PROBLEMS), ("algorithms", ALGORITHMS)):
+            values = getattr(self, name)
+            for value in values:
+                check_choice(name, value, choices)
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} must not repeat, got {values!r}")
+        check_count("num_rounds", self.num_rounds, minimum=20)
+        check_count("tuning_rounds", self.tuning_rounds, minimum=20)
+        check_count("num_seeds", self.num_seeds, minimum=2)
+        check_count("tuning_seeds", self.tuning_seeds)
+
+
+_PRESETS: dict[str, dict[str, Any]] = {
+    "quick": {
+        "parts": ("curves",),
+        "problems": ("linear-20d",),
+        "algorithms": ("lin_ucb", "lin_ts", "fgts", "lmc_ts", "released_lmc_ts"),
+        "num_rounds": 1000,
+        "num_seeds": 20,
+        "tuning_rounds": 500,
+        "tuning_seeds": 4,
+    },
+    "default": {
+        "parts": PARTS,
+        "problems": ("linear-20d", "linear-40d", "logistic-20d", *WHEELS),
+        "algorithms": (*LINEAR, *RELEASED, *LOGISTIC),
+        "num_rounds": 10_000,
+        "num_seeds": 100,
+        "tuning_rounds": 3000,
+        "tuning_seeds": 8,
+    },
+}
+
+
+def tuning_seeds(study: BanditsStudy) -> range:
+    """Seeds that settings are tuned on; results are never reported on them."""
+    return range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + study.tuning_seeds)

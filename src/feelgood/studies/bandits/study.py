@@ -1,0 +1,57 @@
+"""Contextual bandits: every algorithm tuned and as released, with exact and approximate draws.
+
+Three parts, each a table and a figure:
+
+- curves: cumulative regret of every algorithm on every problem. Each is tuned on its own tuning seeds and measured on
+  fresh ones; the settings of the released comparison run as they are;
+- weights: regret against the feel-good weight λ, with exact draws and with a short chain;
+- errors: the exact total variation and 2-Wasserstein distance between a chain's law and the posterior by round, and the
+  regret that goes with it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from feelgood.studies.bandits.spec import PARTS, BanditsStudy, tuning_seeds
+from feelgood.studies.engine import run_plans
+
+__all__ = ["BanditsStudy", "run"]
+
+_WHAT = {
+    "curves": "cumulative regret at marked rounds, a row per problem, algorithm, seed and round",
+    "weights": "regret by feel-good weight, with exact draws and with a chain",
+    "errors": "distance between a chain's law and the posterior, and mean regret, a row per sampler, steps and round",
+}
+FILES = {
+    **{f"{part}.parquet": line for part, line in _WHAT.items()},
+    **{f"{part}.{ending}": f"figure of {part}" for part in PARTS for ending in ("png", "pdf")},
+    "summary.md": "tables for people",
+}
+
+
+def run(study: BanditsStudy, report=print) -> list[Path]:
+    """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
+    import pandas as pd
+
+    from feelgood.figures import style
+    from feelgood.runs import store
+    from feelgood.studies.bandits import tables as results
+    from feelgood.studies.bandits.figures import DRAW
+    from feelgood.studies.bandits.parts import PLANS
+
+    seeds = {"reporting": range(study.num_seeds), "tuning": tuning_seeds(study)}
+    with store.recorded(study.output, "bandits", study, seeds=seeds, files=FILES) as facts:
+        paths: list[Path] = []
+        tables: dict[str, Any] = {}
+        for part in study.parts:
+            plans = PLANS[part](study)
+            if not plans:
+                raise ValueError(f"algorithms {study.algorithms!r} do not suit any of the problems {study.problems!r}")
+            tables[part] = pd.concat(run_plans(study, plans, study.output, facts, title=part), ignore_index=True)
+            store.write_table(study.output / f"{part}.parquet", tables[part])
+            paths.append(study.output / f"{part}.parquet")
+            paths += style.save(DRAW[part](tables[part]), study.output / part)
+        text = results.as_markdown(tables)
+        store.write_text(study.output / "summary.md", text)
+        report(text)
+    return [*paths, study.output / "summary.md"]

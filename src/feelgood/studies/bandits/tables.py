@@ -1,0 +1,80 @@
+"""Tables of the bandits study for people."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["PUBLISHED", "as_markdown", "final"]
+
+PUBLISHED = {"linear-20d": 56.2, "linear-40d": 100.6, "logistic-20d": 176.9}
+"""The least mean regret at T = 10,000 in the published comparison (Anand and Liaw, 2025), ten seeds."""
+
+
+def final(curves: pd.DataFrame) -> pd.DataFrame:
+    """Mean regret at the last round and half the width of its 95 % interval, a row per problem and algorithm."""
+    last = curves[curves["round"] == curves.groupby("problem")["round"].transform("max")]
+    groups = last.groupby(["problem", "algorithm", "setting"], sort=False)["regret"]
+    table = groups.agg(["mean", "std", "count", "median"]).reset_index()
+    return table.assign(half=1.96 * table["std"] / np.sqrt(table["count"]))
+
+
+def _grid(rows: list[list[str]], header: list[str]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "| " + " | ".join("---" for _ in header) + " |"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
+    """All tables as Markdown."""
+    return "\n\n".join(_MAKE[part](table) for part, table in tables.items()) + "\n"
+
+
+def _curves(table: pd.DataFrame) -> str:
+    ends = final(table)
+    problems = list(ends["problem"].unique())
+    cells = {(row.problem, row.algorithm): f"{row.mean:.1f} ± {row.half:.1f}" for row in _rows(ends)}
+    rows = [[name, *(cells.get((problem, name), "–") for problem in problems)] for name in ends["algorithm"].unique()]
+    rounds, seeds = table["round"].max(), table["seed"].nunique()
+    head = f"Mean regret after {rounds:,} rounds, {seeds} fresh seeds, 95 % intervals:"
+    settings = [[row.problem, row.algorithm, row.setting] for row in _rows(ends) if row.setting]
+    tuned = _grid(settings, ["problem", "algorithm", "chosen on tuning seeds"])
+    return f"{head}\n\n{_grid(rows, ['algorithm', *problems])}\n\n{tuned}"
+
+
+def _rows(table: pd.DataFrame):
+    for row in table.to_dict("records"):
+        yield SimpleNamespace(**{str(key): value for key, value in row.items()})
+
+
+def _weights(table: pd.DataFrame) -> str:
+    groups = table.groupby(["draws", "temperature", "decay", "weight"], sort=False)["regret"]
+    ends = groups.agg(["mean", "std", "count"]).reset_index()
+    ends["text"] = [f"{row.mean:.1f} ± {1.96 * row.std / np.sqrt(row.count):.1f}" for row in _rows(ends)]
+    wide = ends.pivot_table(index=["draws", "temperature", "decay"], columns="weight", values="text", aggfunc="first")
+    rows = [[*map(str, index), *values] for index, values in zip(wide.index, wide.to_numpy(), strict=True)]
+    header = ["draws", "temperature", "decay p", *(f"λ = {weight:g}" for weight in wide.columns)]
+    return f"Mean regret after {table['rounds'].max():,} rounds against the feel-good weight:\n\n{_grid(rows, header)}"
+
+
+def _errors(table: pd.DataFrame) -> str:
+    rows = []
+    for (name, steps), own in table.groupby(["sampler", "steps"], sort=False):
+        last = own.iloc[-1]
+        rows.append(
+            [
+                str(name),
+                str(steps),
+                f"{own['total_variation'].mean():.3f}",
+                f"{last['total_variation']:.3f}",
+                f"{last['wasserstein']:.3f}",
+                f"{last['regret']:.1f} ± {1.96 * last['standard_error']:.1f}",
+            ]
+        )
+    header = ["sampler", "steps a round", "TV, mean over rounds", "TV, last round", "W₂ / spread, last round", "regret"]
+    return (
+        f"Exact distance to the posterior, and regret after {table['round'].max():,} rounds:\n\n{_grid(rows, header)}"
+    )
+
+
+_MAKE = {"curves": _curves, "weights": _weights, "errors": _errors}

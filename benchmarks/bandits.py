@@ -89,7 +89,9 @@ def main():
         table.add_row(name, f"{compiling:.1f}", f"{whole:.2f}", f"{rate:,.0f}", f"{(whole - half) / half:.2f}")
     for name, weight in (("LMC-TS, plain loop", 0.0), ("FG-LMC-TS, plain loop", 0.5)):
         half, whole = (seconds_of(lambda n=n, w=weight: plain_loop(n, w)) for n in (ROUNDS // 2, ROUNDS))
-        table.add_row(f"{name}, one seed", "–", f"{whole:.2f}", f"{ROUNDS / whole:,.0f}", f"{(whole - half) / half:.2f}")
+        table.add_row(
+            f"{name}, one seed", "–", f"{whole:.2f}", f"{ROUNDS / whole:,.0f}", f"{(whole - half) / half:.2f}"
+        )
     Console().print(table)
 
 

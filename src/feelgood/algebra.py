@@ -2,7 +2,7 @@
 
 Up to `LARGEST_UNROLLED` rows they are unrolled, which vectorises over a batch of problems; larger ones go to LAPACK.
 There is a second reason. On a CPU, jaxlib 0.10 maps a batch of LAPACK calls over the thread pool that runs the program
-itself, and waits for it: two such calls at a time on two cores wait for each other for ever.
+itself, and waits for it: two such calls at a time on two cores wait for each other forever.
 """
 
 import jax.numpy as jnp

@@ -1,4 +1,7 @@
-"""What there is, by name: each with a line on what it is, and its paper. The lines are those of the code itself."""
+"""Names of agents, samplers, environments, studies, algorithms and MDPs, each with a summary and its paper.
+
+Summaries and papers are read from the docstrings of the code.
+"""
 
 import inspect
 import re
@@ -8,11 +11,11 @@ from typing import Any, NamedTuple
 __all__ = ["KINDS", "PAPER", "STUDIES", "Entry", "Study"]
 
 PAPER = "Ishfaq et al., RLC 2024"
-"""What docstrings call the paper."""
+"""The paper that docstrings call "the paper"."""
 
 
 class Study(NamedTuple):
-    """Where a study lives: its module, the name of its options there, a line on what it does, options to try."""
+    """A study: its module, the class of its options there, a one-line summary, and options for an example."""
 
     module: str
     options: str
@@ -36,19 +39,19 @@ STUDIES = {
     "frontier": Study(
         "feelgood.studies.frontier",
         "FrontierStudy",
-        "the longest N-chain each agent solves, at two budgets",
+        "the longest N-chain that each agent solves, at two budgets",
         "--agents fg_ulmcdqn dqn --lengths 25 50 100 --budgets fixed",
     ),
     "sweep": Study(
         "feelgood.studies.sweep",
         "SweepStudy",
-        "every point of a grid for one agent, the winner measured on fresh seeds",
+        "a grid search for one agent; the winner is measured on fresh seeds",
         "--agent dqn --grid step_size=1e-2,1e-3",
     ),
     "regret": Study(
         "feelgood.studies.regret.study",
         "RegretStudy",
-        "regret in linear MDPs: every row of the paper's Table 1, measured",
+        "measured regret in linear MDPs for every row of the paper's Table 1",
         "--mdps riverswim lock --algorithms lsvi_ucb ase_ulmc --num-episodes 500",
     ),
     "bandits": Study(
@@ -60,20 +63,20 @@ STUDIES = {
     "samplers": Study(
         "feelgood.studies.samplers.study",
         "SamplersStudy",
-        "every sampler on one feel-good posterior, drawn (a minute)",
+        "every sampler on one 2-D feel-good posterior, as a figure (a minute)",
         "--num-chains 500 --output runs/drawn",
     ),
     "atari": Study(
         "feelgood.studies.atari.study",
         "AtariStudy",
-        "eight hard Atari games, beside the paper's scores and published curves",
+        "eight hard Atari games, compared with the paper's scores and published curves",
         "--preset paper --games venture --agents fg_ulmcdqn ulmcdqn --num-frames 10000000 --num-seeds 3",
     ),
 }
 
 
 class Entry(NamedTuple):
-    """A name, a line on what it stands for, and its paper if it has one."""
+    """A name, its summary, and its paper if it has one."""
 
     name: str
     summary: str
@@ -90,7 +93,7 @@ def _short(authors: str) -> str:
 
 
 def _entry(name: str, docstring: str) -> Entry:
-    """Reads an entry off a docstring: its first line, and the papers named there or under "References"."""
+    """Makes an entry from a docstring: its first line, and the papers named there or under "References"."""
     first = docstring.partition("\n")[0]
     references = " ".join(_references(docstring).split())
     papers = [PAPER] if re.search(r"\bthe paper\b", f"{first} {references}") else []
@@ -116,7 +119,7 @@ def _agents() -> list[Entry]:
     from feelgood.agents import ZOO
 
     entries = [_documented(name, recipe.make) for name, recipe in ZOO.items()]
-    # The paper's own say nothing of where they come from.
+    # The docstrings of the paper's own agents do not cite it.
     own = ("fg_ulmcdqn", "fg_lmcdqn", "ulmcdqn")
     return [entry._replace(paper=PAPER) if entry.name in own else entry for entry in entries]
 
@@ -142,7 +145,7 @@ def _studies() -> list[Entry]:
 def _algorithms() -> list[Entry]:
     from feelgood import linear
 
-    # Those that are Algorithm 1 with one sampler or another have no function, hence no docstring, of their own.
+    # Variants of Algorithm 1 that differ only in their sampler share one function and have no docstring of their own.
     lines = {
         "ase_lmc": "LSVI-ASE, the paper's Algorithm 1, with Langevin Monte Carlo",
         "ase_ulmc": "LSVI-ASE, the paper's Algorithm 1, with underdamped Langevin Monte Carlo",
@@ -170,4 +173,4 @@ KINDS: dict[str, Callable[[], list[Entry]]] = {
     "algorithms": _algorithms,
     "mdps": _mdps,
 }
-"""Every kind of thing that has names, with a function that lists them; all but studies load JAX."""
+"""Functions that list the entries of each kind; all except studies load JAX."""

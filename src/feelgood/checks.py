@@ -1,6 +1,6 @@
 """Checks of user input: one sentence that names the argument, the value and what is allowed.
 
-Traced values pass unchecked: inside `jit` or `vmap` there is no value to look at yet.
+Traced values are not checked: inside `jit` or `vmap` they have no value yet.
 """
 
 import sys
@@ -27,7 +27,7 @@ def _check(name: str, value: Any, allowed: str, is_allowed) -> None:
     if jax is not None and isinstance(value, jax.core.Tracer):
         return
     try:
-        if isinstance(value, str | bytes):  # NumPy would read a number in it
+        if isinstance(value, str | bytes):  # NumPy would parse numbers in text
             raise ValueError
         numbers = np.asarray(value, dtype=float)
         ok = bool(np.all(is_allowed(numbers)))
@@ -38,7 +38,7 @@ def _check(name: str, value: Any, allowed: str, is_allowed) -> None:
 
 
 def check_positive(name: str, value: Any, *, infinite: bool = False) -> None:
-    """Require `value > 0`; infinity only where `infinite` says so."""
+    """Require `value > 0`; infinity is allowed only if `infinite`."""
     if infinite:
         _check(name, value, "positive (infinity allowed)", lambda x: x > 0)
     else:
@@ -71,13 +71,13 @@ def check_count(name: str, value: Any, *, minimum: int = 1) -> None:
 
 
 def check_kind(name: str, value: Any, kinds: type | tuple[type, ...], allowed: str) -> None:
-    """Require an instance of `kinds`; `allowed` says in words what that is."""
+    """Require an instance of `kinds`; `allowed` describes them in the message."""
     if not isinstance(value, kinds):
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
-    """Require one of `choices`; name the nearest one otherwise."""
+    """Require one of `choices`; the error suggests the nearest one."""
     choices = tuple(choices)
     if value in choices:
         return

@@ -1,4 +1,4 @@
-"""Choices that several rooms offer under one name; without JAX, for the command line reads them before it is needed."""
+"""Choices that agents, studies and the command line share; the module does not import JAX."""
 
 from typing import Literal, TypeAlias, get_args
 
@@ -8,10 +8,10 @@ Form: TypeAlias = Literal["released", "paper", "corrected"]
 """Forms of the adaptive samplers; see `feelgood.agents.Options`."""
 
 Init: TypeAlias = Literal["torch", "unbiased", "he"]
-"""Weights that networks start with; see `feelgood.agents.Options`."""
+"""Initial weights of networks; see `feelgood.agents.Options`."""
 
 Critic: TypeAlias = Literal["mean", "categorical", "quantile"]
-"""What a network tells of a return; see `feelgood.agents.Options`."""
+"""What a network estimates of the return; see `feelgood.agents.Options`."""
 
 CRITICS: tuple[str, ...] = get_args(Critic)
 FORMS: tuple[str, ...] = get_args(Form)

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic file writes."""
 
 import os
 from collections.abc import Callable
@@ -9,7 +9,7 @@ __all__ = ["atomically"]
 
 
 def atomically(path: Path, write: Callable[[Path], Any]) -> None:
-    """Has `write` write a file beside `path`, and moves it there once it is on the disk."""
+    """Calls `write` with a temporary path in the same folder, then moves the file to `path` once it is on disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:

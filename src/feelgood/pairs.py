@@ -1,4 +1,4 @@
-"""Words such as `step_size=1e-2` and `friction=10,1`, as command lines have them."""
+"""Parses command-line settings such as `step_size=1e-2` and `friction=10,1`."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,10 +24,10 @@ def _read(field: str, form: str, words: Sequence[str], read: Callable[[str], T])
 
 
 def read_numbers(field: str, words: Sequence[str]) -> dict[str, float]:
-    """Reads numbers by name.
+    """Parses `name=number` settings.
 
     Raises:
-      ValueError: if a word is none such, or a name comes twice; the message begins with `field`.
+      ValueError: if a setting has another form or a name is repeated; the message begins with `field`.
 
     Example:
       >>> read_numbers("hyper", ["feel_good_weight=0.01", "friction=10"])
@@ -37,10 +37,10 @@ def read_numbers(field: str, words: Sequence[str]) -> dict[str, float]:
 
 
 def read_values(field: str, words: Sequence[str]) -> dict[str, bool | int | float | str]:
-    """Reads numbers, truth values and, where it is neither, text by name.
+    """Parses `name=value` settings; a value is a number, true, false or text.
 
     Raises:
-      ValueError: if a word is none such, or a name comes twice; the message begins with `field`.
+      ValueError: if a setting has another form or a name is repeated; the message begins with `field`.
 
     Example:
       >>> read_values("env_settings", ["pixel_scale=0.0625", "life_loss=false", "map_name=8x8"])
@@ -61,10 +61,11 @@ def _value(text: str) -> bool | int | float | str:
 
 
 def read_lists(field: str, words: Sequence[str]) -> dict[str, tuple[float, ...]]:
-    """Reads lists of numbers by name.
+    """Parses `name=number,number` settings.
 
     Raises:
-      ValueError: if a word is none such, or a name or one of its numbers comes twice; the message begins with `field`.
+      ValueError: if a setting has another form, or a name or one of its numbers is repeated; the message begins with
+        `field`.
 
     Example:
       >>> read_lists("grid", ["step_size=1e-2,1e-3", "friction=1"])
@@ -74,6 +75,6 @@ def read_lists(field: str, words: Sequence[str]) -> dict[str, tuple[float, ...]]
     found = _read(field, "name=number,number", words, read)
     for name, numbers in found.items():
         if len(set(numbers)) < len(numbers):
-            told = ",".join(f"{number:g}" for number in numbers)
-            raise ValueError(f"{field} must not repeat a number, got {name}={told}")
+            text = ",".join(f"{number:g}" for number in numbers)
+            raise ValueError(f"{field} must not repeat a number, got {name}={text}")
     return found

@@ -120,7 +120,7 @@ def test_a_keyboard_interrupt_says_how_to_go_on_and_ends_with_code_130(capsys, m
 
     run_as(monkeypatch, study)
     assert call("run", "nchain", "--num-seeds", "3") == 130
-    assert capsys.readouterr().err == "\nstopped; to go on: feelgood run nchain --num-seeds 3\n"
+    assert capsys.readouterr().err == "\nstopped; to continue: feelgood run nchain --num-seeds 3\n"
 
 
 def test_a_study_that_refuses_gives_one_line_and_code_two(capsys, tmp_path):
@@ -145,7 +145,7 @@ def test_what_a_machine_cannot_hold_gives_one_line_and_code_two(capsys, monkeypa
 
     run_as(monkeypatch, study)
     assert call("run", "nchain") == 2
-    assert capsys.readouterr().err == f"feelgood: that is more than this machine can hold ({error})\n"
+    assert capsys.readouterr().err == f"feelgood: out of memory on this machine ({error})\n"
 
 
 def test_an_error_that_nobody_expects_is_not_hidden(monkeypatch):
@@ -277,7 +277,7 @@ def test_a_resumed_study_that_is_stopped_says_how_to_go_on(capsys, monkeypatch, 
     stopped(tmp_path / "with space")
     run_as(monkeypatch, study)
     assert call("resume", str(tmp_path / "with space")) == 130
-    assert capsys.readouterr().err == f"\nstopped; to go on: feelgood resume '{tmp_path / 'with space'}'\n"
+    assert capsys.readouterr().err == f"\nstopped; to continue: feelgood resume '{tmp_path / 'with space'}'\n"
 
 
 def damaged(manifest, **changes):
@@ -363,7 +363,7 @@ def test_doctor_finds_this_machine_well(capsys, monkeypatch, tmp_path):
     assert call("doctor") == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(facts) + 1
-    assert lines[-1] == "all that is needed is there"
+    assert lines[-1] == "everything required is installed"
 
 
 def without(monkeypatch, *missing):
@@ -433,7 +433,7 @@ def test_json_that_is_no_manifest_gives_one_line_and_code_two(tmp_path):
     (tmp_path / "manifest.json").write_text("[1, 2]")
     done = process("resume", tmp_path)
     assert done.returncode == 2
-    assert done.stderr == f"feelgood: manifest {tmp_path / 'manifest.json'} must be a table of fields, got list\n"
+    assert done.stderr == f"feelgood: manifest {tmp_path / 'manifest.json'} must be a JSON object, got list\n"
 
 
 def test_a_process_of_its_own_refuses_a_folder_of_another_study(tmp_path):

@@ -66,7 +66,7 @@ def test_a_page_holds_every_chart_with_what_is_behind_it(read, study, kinds):
     blocks = [attrs for tag, attrs in page.elements if tag == "section" and "data-chart" in attrs]
     assert [attrs["data-kind"] for attrs in blocks] == kinds.split()
     text = " ".join(page.text)
-    assert text.count("What is behind this figure") == len(charts)
+    assert text.count("<summary>Data and provenance</summary>") == len(charts)
     for chart in charts:
         assert chart["title"] in text
         assert f"--kind {chart['kind']}" in text
@@ -112,7 +112,7 @@ def test_what_is_known_of_a_run_is_told_and_what_is_not_is_not_made_up(read):
     for piece in ("This study is not finished", "13,000 steps", "2 × cpu", "2 min", "0123456789", "jax 0.10.2"):
         assert piece in text, piece
     bare = "".join(read["atari"].text)
-    assert "nothing is known of how these results were made" in bare
+    assert "it is not known how these results were made" in bare
     assert "not finished" not in bare
     regret = "".join(read["regret"].text)
     assert "feelgood run regret --algorithms lsvi_ucb ase_ulmc ase_exact --mdps lock simplex" in regret

@@ -43,9 +43,9 @@ def test_a_csv_holds_what_was_logged_at_once_and_is_continued(tmp_path):
     assert list(table.columns) == ["step", "name", "value"]
     assert table["step"].tolist() == [1000, 1000, 2000]
     assert table["value"].isna().tolist() == [False, False, True]
-    anew = csv(path, anew=True)
-    anew.log(5, {"return": 1.0})
-    anew.close()
+    again = csv(path, overwrite=True)
+    again.log(5, {"return": 1.0})
+    again.close()
     assert pd.read_csv(path).to_numpy().tolist() == [[5, "return", 1.0]]
 
 
@@ -71,7 +71,7 @@ def test_a_sink_that_fails_warns_once_and_the_others_go_on():
 
     both = combine(guarded("wandb x", lambda: Sink(fail, lambda: tries.append("closed"))), guarded("it", lambda: sink))
     messages = warned(lambda: [both.log(step, {"a": step}) for step in range(3)], both.close)
-    assert messages == ["wandb x failed and gets nothing more of this run (no network)"]
+    assert messages == ["wandb x failed and logs nothing more of this run (no network)"]
     assert tries == [0]
     assert got == [(0, {"a": 0.0}), (1, {"a": 1.0}), (2, {"a": 2.0}), "closed"]
 
@@ -84,13 +84,13 @@ def test_a_sink_that_cannot_begin_or_close_does_not_end_a_run():
     messages = warned(
         lambda: made.append(guarded("it", begin)), lambda: made[0].log(0, {"a": 1.0}), lambda: made[0].close()
     )
-    assert messages == ["it failed and gets nothing more of this run (OSError)"]
+    assert messages == ["it failed and logs nothing more of this run (OSError)"]
 
     def close():
         raise TimeoutError("too slow")
 
     sink = guarded("it", lambda: Sink(lambda step, values: None, close))
-    assert warned(sink.close, sink.close) == ["it failed and gets nothing more of this run (too slow)"]
+    assert warned(sink.close, sink.close) == ["it failed and logs nothing more of this run (too slow)"]
 
 
 def test_an_interrupt_is_no_failure_of_a_sink():
@@ -194,7 +194,7 @@ def test_a_run_of_wandb_gets_its_options_numbers_and_end(monkeypatch, tmp_path):
 
 def test_a_wandb_that_cannot_be_reached_is_a_warning(monkeypatch):
     calls = fake_wandb(monkeypatch, init=ConnectionError("no route"))
-    with pytest.warns(RuntimeWarning, match=r"wandb chains failed and gets nothing more of this run \(no route\)"):
+    with pytest.warns(RuntimeWarning, match=r"wandb chains failed and logs nothing more of this run \(no route\)"):
         sink = wandb("chains")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

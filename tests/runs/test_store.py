@@ -104,13 +104,13 @@ def test_a_table_in_two_forms_is_read_from_the_exact_one(tmp_path):
 
 
 def test_a_folder_without_results_says_why(tmp_path):
-    with pytest.raises(ValueError, match="holds no results: no table lies there"):
+    with pytest.raises(ValueError, match="holds no results: it has no table"):
         feelgood.load_results(tmp_path)
     with pytest.raises(ValueError, match="holds no results: there is no such folder"):
         feelgood.load_results(tmp_path / "nowhere")
     with pytest.raises(KeyboardInterrupt), store.recorded(tmp_path, "toy", Spec((1, 2), tmp_path)):
         raise KeyboardInterrupt
-    with pytest.raises(ValueError, match=f"holds no results yet: its study is unfinished .feelgood resume {tmp_path}"):
+    with pytest.raises(ValueError, match="its study is unfinished"):
         feelgood.load_results(tmp_path)
 
 
@@ -131,7 +131,7 @@ def test_what_is_no_manifest_is_refused_in_one_sentence(tmp_path, text):
     path = tmp_path / "manifest.json"
     path.write_text(text)
     for read in (lambda: store.read_manifest(path), lambda: store.read_study(tmp_path)):
-        with pytest.raises(ValueError, match=f"manifest {path} (must be a table of fields|cannot be read)") as caught:
+        with pytest.raises(ValueError, match=f"manifest {path} (must be a JSON object|cannot be read)") as caught:
             read()
         assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match=str(path)), store.recorded(tmp_path, "toy", Spec((1,), tmp_path)):

@@ -111,7 +111,7 @@ def test_a_folder_whose_name_has_a_colon_is_a_folder(tmp_path):
     [
         ("nchain:dnq", "nchain:dqn", "did you mean 'dqn'"),
         ("nchain:dqn", "nchain", "name one of each as FOLDER:AGENT"),
-        ("nchain", "atari:iqn", "which agents to compare is not clear"),
+        ("nchain", "atari:iqn", "the agents to compare are ambiguous"),
         ("nchain:dqn", "regret:lsvi_ucb", "scores must be of one kind, got return in dqn and regret in lsvi_ucb"),
         ("nchain:dqn", "atari:iqn", "dqn and iqn have no task in common"),
         ("nowhere", "nchain", "there is no such folder"),

@@ -14,8 +14,8 @@ from feelgood.studies.frontier import FrontierStudy
     ("settings", "message"),
     [
         ({"agents": ("fg_ulmcdq",)}, r"agents must be one of .*; did you mean 'fg_ulmcdqn'\?"),
-        ({"lengths": (50, 25)}, r"lengths must rise, got \(50, 25\)"),
-        ({"lengths": (25, 25)}, "lengths must rise"),
+        ({"lengths": (50, 25)}, r"lengths must increase, got \(50, 25\)"),
+        ({"lengths": (25, 25)}, "lengths must increase"),
         ({"lengths": (3, 25)}, "lengths must be a whole number of at least 4, got 3"),
         ({"num_steps": 0}, "num_steps must be a whole number of at least 1000, got 0"),
         ({"num_seeds": -1}, "num_seeds must be a whole number of at least 1, got -1"),

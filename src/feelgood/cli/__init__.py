@@ -1,6 +1,6 @@
-"""The command line. Nothing here imports JAX before there is work for it.
+"""The command line. JAX is imported only by commands that compute.
 
-A command is a line in `COMMANDS` and a function of its arguments in a module of its own, which is loaded when called.
+A command is an entry of `COMMANDS` and a function of its arguments in its own module, which is loaded when called.
 """
 
 import importlib
@@ -16,7 +16,7 @@ __all__ = ["COMMANDS", "Command", "main"]
 
 
 class Command(NamedTuple):
-    """Where a command lives: its module here, its function there, a line on what it does, and an example."""
+    """A command: its module in this package, its function there, a one-line summary and an example."""
 
     module: str
     function: str
@@ -24,7 +24,7 @@ class Command(NamedTuple):
     example: str
 
     def load(self) -> Callable[[Sequence[str]], None]:
-        """The function to call with the arguments that follow the command's name."""
+        """Imports the function, which takes the arguments after the command's name."""
         return getattr(importlib.import_module(f"feelgood.cli.{self.module}"), self.function)
 
 
@@ -33,10 +33,10 @@ COMMANDS = {
     "sweep": Command(
         "run",
         "sweep",
-        "try every point of a grid and measure the winner on fresh seeds",
+        "search a grid of hyper-parameters and measure the winner on fresh seeds",
         "feelgood sweep --agent dqn --grid step_size=1e-2,1e-3",
     ),
-    "resume": Command("run", "resume", "go on with a study that was stopped", "feelgood resume runs/nchain"),
+    "resume": Command("run", "resume", "continue a stopped study or training run", "feelgood resume runs/nchain"),
     "train": Command(
         "train",
         "train",
@@ -46,13 +46,13 @@ COMMANDS = {
     "evaluate": Command(
         "evaluate",
         "evaluate",
-        "play episodes with what was trained, and say how they went",
+        "play episodes with a trained policy and print their returns",
         "feelgood evaluate runs/cartpole --num-episodes 20",
     ),
     "record": Command(
         "record",
         "record",
-        "film an episode of what was trained, as a GIF",
+        "record an episode of a trained policy as a GIF",
         "feelgood record runs/cartpole -o game.gif",
     ),
     "plot": Command(
@@ -67,25 +67,25 @@ COMMANDS = {
     "report": Command(
         "report",
         "report",
-        "write one page with everything that runs found, to read offline",
+        "write one self-contained HTML page with the results of runs",
         "feelgood report runs/nchain -o report.html",
     ),
     "list": Command(
         "listing",
         "list_names",
-        "list agents, samplers, environments, studies, algorithms, mdps, with a line on each and its paper",
+        "list agents, samplers, environments, studies, algorithms and mdps with their papers",
         "feelgood list agents --json",
     ),
     "doctor": Command(
         "doctor",
         "doctor",
-        "say what is installed, what JAX computes on, and what is missing",
+        "show installed packages, devices, and what is missing",
         "feelgood doctor",
     ),
     "completion": Command(
         "completion",
         "completion",
-        "print a script that completes commands and options in a shell",
+        "print a shell completion script",
         "feelgood completion bash > ~/.local/share/bash-completion/completions/feelgood",
     ),
 }
@@ -105,24 +105,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
             check_choice("command", arguments[0], COMMANDS)
             COMMANDS[arguments[0]].load()(arguments[1:])
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the output has seen enough, as `head` has
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ValueError, OSError) as error:
-        _refuse(_in_words(error))
+        _refuse(_message(error))
     except (MemoryError, OverflowError) as error:
-        _refuse(f"that is more than this machine can hold ({error})")
-    except RuntimeError as error:  # XLA has no class of its own for it
+        _refuse(f"out of memory on this machine ({error})")
+    except RuntimeError as error:  # XLA has no exception class for this
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        _refuse(f"that is more than this machine can hold ({error})")
+        _refuse(f"out of memory on this machine ({error})")
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         sys.exit(130)
 
 
 def _list_commands() -> None:
-    print("usage: feelgood COMMAND …    (feelgood COMMAND --help tells more)\n")
+    print("usage: feelgood COMMAND …    (feelgood COMMAND --help lists the options)\n")
     print("Randomised exploration by approximate posterior sampling.\n")
     width = max(map(len, COMMANDS))
     for name, command in COMMANDS.items():
@@ -130,14 +130,14 @@ def _list_commands() -> None:
     print("\n  --version   print the version")
 
 
-def _in_words(error: ValueError | OSError) -> str:
+def _message(error: ValueError | OSError) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)
 
 
 def _refuse(reason: str) -> NoReturn:
-    """Says why on one line, in characters that every terminal takes, and ends with code 2."""
+    """Prints the reason on one line, escaped for any terminal, and exits with code 2."""
     line = reason.replace("\n", " ").encode("utf-8", "backslashreplace").decode()
     print(f"feelgood: {line}", file=sys.stderr)
     sys.exit(2)

@@ -14,14 +14,14 @@ def compare_parser() -> ArgumentParser:
     """The parser of this command."""
     parse = parser("compare")
     parse.add_argument("a", metavar="A", help="a study's folder, or FOLDER:AGENT for one agent of it")
-    parse.add_argument("b", metavar="B", help="what to compare it with")
-    parse.add_argument("--table", help="name of the table of curves; 'curves' if not given")
-    parse.add_argument("--json", action="store_true", help="print for a program")
+    parse.add_argument("b", metavar="B", help="the other side of the comparison, given in the same way")
+    parse.add_argument("--table", help="table of curves (default: curves)")
+    parse.add_argument("--json", action="store_true", help="print JSON")
     return parse
 
 
 def compare(arguments: Sequence[str]) -> None:
-    """Compares two runs, or two agents of one, and says what the data can tell."""
+    """Compares two runs, or two agents of one run."""
     chosen = compare_parser().parse_args(arguments)
 
     from feelgood.statistics.compare import compare, read_side, sentence

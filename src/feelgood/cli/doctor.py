@@ -20,7 +20,7 @@ __all__ = ["doctor", "doctor_parser"]
 
 
 class Fact(NamedTuple):
-    """A line of `doctor`: what, how it is, the command that would change it, and whether nothing runs so."""
+    """One row of `doctor`: component, status, fix command, and whether the problem is fatal."""
 
     name: str
     value: str
@@ -31,12 +31,12 @@ class Fact(NamedTuple):
 def doctor_parser() -> ArgumentParser:
     """The parser of this command."""
     parse = parser("doctor")
-    parse.add_argument("--json", action="store_true", help="print for a program")
+    parse.add_argument("--json", action="store_true", help="print JSON")
     return parse
 
 
 def doctor(arguments: Sequence[str]) -> None:
-    """Says what is installed, what JAX computes on, and what is missing; the exit code is 1 if nothing can run."""
+    """Prints installed packages and devices; exits with code 1 if a required package or device is missing."""
     chosen = doctor_parser().parse_args(arguments)
     facts = [Fact("python", platform.python_version()), Fact("feelgood", __version__)]
     facts += [*_packages(), *_extras(), *_devices(), Fact("cores", str(os.cpu_count())), _cache_fact()]
@@ -46,8 +46,8 @@ def doctor(arguments: Sequence[str]) -> None:
     else:
         width = max(len(fact.name) for fact in facts)
         for fact in facts:
-            print(f"{fact.name:{width}s}  {fact.value}" + (f"; to change that: {fact.fix}" if fact.fix else ""))
-        print("all that is needed is there" if ready else "something that is needed is missing")
+            print(f"{fact.name:{width}s}  {fact.value}" + (f"; fix: {fact.fix}" if fact.fix else ""))
+        print("everything required is installed" if ready else "a requirement is missing")
     sys.exit(0 if ready else 1)
 
 
@@ -63,7 +63,7 @@ def _version(package: str) -> str | None:
 
 
 def _requirements(package: str, extra: str | None = None) -> list[str]:
-    """What a package requires, or what one of its extras adds: 'jax>=0.9', 'jax[cuda13]', …"""
+    """Requirements of a package, or of one of its extras: 'jax>=0.9', 'jax[cuda13]', …"""
     found = []
     try:
         lines = metadata.requires(package) or ()
@@ -82,7 +82,7 @@ def _name(requirement: str) -> str:
 
 
 def _packages() -> list[Fact]:
-    """Versions of what feelgood needs."""
+    """Versions of the required packages."""
     needed = _requirements("feelgood") if _version("feelgood") else []
     names = sorted({*map(_name, needed), "jax", "jaxlib"})
     versions = {name: _version(name) for name in names}
@@ -93,7 +93,7 @@ def _packages() -> list[Fact]:
 
 
 def _extras() -> list[Fact]:
-    """Which extras are there; those for developers are left out."""
+    """Installed extras, except those for developers."""
     if not _version("feelgood"):
         return [Fact("extras", "unknown: feelgood runs from a folder that is not installed")]
     facts = []
@@ -107,7 +107,7 @@ def _extras() -> list[Fact]:
 
 
 def _of_extra(package: str, extra: str) -> set[str]:
-    """Names of the packages behind an extra, and behind the extras that it asks of them: jax[cuda13] is a plugin."""
+    """Packages that an extra requires, including those of nested extras such as jax[cuda13]."""
     needed = _requirements(package, extra)
     asked = [re.match(r"([\w.-]+)\[([\w-]+)\]", requirement) for requirement in needed]
     inner = [line for match in asked if match and _version(match[1]) for line in _requirements(match[1], match[2])]
@@ -115,7 +115,7 @@ def _of_extra(package: str, extra: str) -> set[str]:
 
 
 def _devices() -> list[Fact]:
-    """What JAX computes on, and whether a GPU stands idle."""
+    """JAX's devices, and whether a GPU is unused."""
     try:
         import jax
 

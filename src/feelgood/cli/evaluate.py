@@ -16,15 +16,15 @@ __all__ = ["evaluate", "evaluate_parser"]
 def evaluate_parser() -> ArgumentParser:
     """The parser of this command."""
     parse = parser("evaluate")
-    parse.add_argument("folder", type=Path, metavar="RUN", help="folder of a run of feelgood train, or of its policy")
-    parse.add_argument("--num-episodes", type=int, default=20, help="episodes to play; 20 if not given")
-    parse.add_argument("--seed", type=int, default=0, help="of the episodes; 0 if not given")
-    parse.add_argument("--json", action="store_true", help="print for a program")
+    parse.add_argument("folder", type=Path, metavar="RUN", help="folder of a `feelgood train` run or of a saved policy")
+    parse.add_argument("--num-episodes", type=int, default=20, help="number of episodes (default: 20)")
+    parse.add_argument("--seed", type=int, default=0, help="seed of the episodes (default: 0)")
+    parse.add_argument("--json", action="store_true", help="print JSON")
     return parse
 
 
 def evaluate(arguments: Sequence[str]) -> None:
-    """Plays episodes with a saved policy and says how they went."""
+    """Plays episodes with a saved policy and prints their returns."""
     chosen = evaluate_parser().parse_args(arguments)
     set_up_jax()
 

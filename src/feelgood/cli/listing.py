@@ -14,13 +14,13 @@ __all__ = ["list_names", "list_names_parser"]
 def list_names_parser() -> ArgumentParser:
     """The parser of this command."""
     parse = parser("list")
-    parse.add_argument("kind", nargs="?", help=f"of {', '.join(KINDS)}; all of them if not given")
-    parse.add_argument("--json", action="store_true", help="print for a program")
+    parse.add_argument("kind", nargs="?", help=f"one of {', '.join(KINDS)} (default: all)")
+    parse.add_argument("--json", action="store_true", help="print JSON")
     return parse
 
 
 def list_names(arguments: Sequence[str]) -> None:
-    """Lists what there is, with its papers."""
+    """Lists names with their summaries and papers."""
     chosen = list_names_parser().parse_args(arguments)
     if chosen.kind is not None:
         check_choice("kind", chosen.kind, KINDS)

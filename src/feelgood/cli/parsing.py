@@ -1,4 +1,4 @@
-"""The parsers that commands share."""
+"""Argument parsers."""
 
 import argparse
 import contextlib
@@ -17,29 +17,29 @@ __all__ = ["parse_options", "parser"]
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one sentence, as all others here."""
+    """A parser that raises a ValueError instead of printing its usage."""
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(message)
 
 
 def parser(name: str) -> argparse.ArgumentParser:
-    """A parser for the command `name`: its help ends with the command's example, its complaints are ValueErrors."""
+    """A parser for the command `name`: its help ends with an example, and its errors are ValueErrors."""
     command = COMMANDS[name]
     return _Parser(
         prog=f"feelgood {name}",
         description=f"{command.summary[0].upper()}{command.summary[1:]}.",
         epilog=f"example: {command.example}",
         allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,  # an example stays on one line, to be copied
+        formatter_class=argparse.RawDescriptionHelpFormatter,  # keeps the example on one line
     )
 
 
 def parse_options(kind: Any, arguments: Sequence[str], command: str, example: str) -> Any:
-    """Options of a dataclass from arguments; the help of the command ends with an example.
+    """Parses arguments into a dataclass of options; the help ends with an example.
 
     Raises:
-      ValueError: where an option or its value makes no sense, with one sentence that says so.
+      ValueError: if an option is unknown or its value is not allowed, with a one-sentence message.
     """
     import tyro
 
@@ -49,9 +49,9 @@ def parse_options(kind: Any, arguments: Sequence[str], command: str, example: st
             parsed = tyro.cli(kind, args=arguments, prog=command, description=kind.__doc__)
     except SystemExit as end:
         if end.code:
-            complaint = re.sub(r"\x1b\[[0-9;]*m", "", said.getvalue())  # without its colours
+            complaint = re.sub(r"\x1b\[[0-9;]*m", "", said.getvalue())  # remove colours
             if f"Error parsing {kind.__name__}:" in complaint and isinstance(end.__context__, ValueError):
-                raise end.__context__ from None  # what the options themselves refuse
+                raise end.__context__ from None  # raised by the options' own checks
             options = [f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(kind)]
             raise ValueError(f"{_sentence(complaint, options)} ({command} --help lists the options)") from None
         print(f"example: {example}")
@@ -64,7 +64,7 @@ _NO_NUMBER = re.compile(r"(--\S+): (?:invalid literal for (int)\(\)|could not co
 
 
 def _sentence(box: str, options: Sequence[str]) -> str:
-    """What a box of several lines complains of: the first thing below its title, up to a rule."""
+    """The first message in an error box of tyro: the lines below its title, up to a rule."""
     lines = [line.strip("│╭╮╰╯|+ ") for line in box.splitlines()]
     title, *body = [line for line in lines if line] or [box]
     parts = [list(part) for is_said, part in itertools.groupby(body, lambda line: bool(line.strip("─-"))) if is_said]

@@ -19,17 +19,15 @@ def plot_parser() -> ArgumentParser:
     """The parser of this command."""
     parse = parser("plot")
     parse.add_argument("folder", type=Path, metavar="RUN", help="a study's folder")
-    parse.add_argument(
-        "--kind", nargs="+", default=[], help="kinds of figure; all that the tables suffice for if not given"
-    )
-    parse.add_argument("--agents", nargs="+", default=[], help="agents to draw; all if not given")
+    parse.add_argument("--kind", nargs="+", default=[], help="kinds of figure (default: all that the tables allow)")
+    parse.add_argument("--agents", nargs="+", default=[], help="agents to draw (default: all)")
     parse.add_argument(
         "-o",
         "--output",
         type=Path,
-        help="a folder, or a file ending in .png, .pdf or .svg; the study's folder if not given",
+        help="a folder, or a file ending in .png, .pdf or .svg (default: the study's folder)",
     )
-    parse.add_argument("--json", action="store_true", help="print the numbers instead of drawing them")
+    parse.add_argument("--json", action="store_true", help="print the data as JSON instead of drawing it")
     return parse
 
 
@@ -76,19 +74,19 @@ def plot(arguments: Sequence[str]) -> None:
 
 
 def _agents(table: Any) -> list[str]:
-    """The agents, or what takes their place, of every row of a table that has any."""
+    """The agent, algorithm or sampler of every row; empty if the table has no such column."""
     names = [name for name in ("agent", "algorithm", "sampler", "scheme") if name in table.columns]
     return list(table[names[0]].astype(str)) if names else []
 
 
 def _only(table: Any, agents: Sequence[str]) -> Any:
-    """The rows of some agents, where a table has agents."""
+    """The rows of some agents; the whole table if it has no agents."""
     there = _agents(table)
     return table[[name in agents for name in there]] if there else table
 
 
 def _each(asked: Sequence[str], kinds: Iterable[str], make: Callable[[str], Any]) -> dict[str, Any]:
-    """Makes what was asked for; if nothing was, all that can be made."""
+    """Makes the kinds that were asked for, or all that can be made."""
     made, reasons = {}, []
     for kind in asked or kinds:
         try:
@@ -103,7 +101,7 @@ def _each(asked: Sequence[str], kinds: Iterable[str], make: Callable[[str], Any]
 
 
 def plain(value: Any) -> Any:
-    """Records as JSON has them: fields by name, and null for what is not finite."""
+    """Records as JSON: fields by name, and null for numbers that are not finite."""
     if hasattr(value, "_asdict"):
         return {name: plain(item) for name, item in value._asdict().items()}
     if isinstance(value, list | tuple):

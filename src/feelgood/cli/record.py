@@ -13,15 +13,15 @@ __all__ = ["record", "record_parser"]
 def record_parser() -> ArgumentParser:
     """The parser of this command."""
     parse = parser("record")
-    parse.add_argument("folder", type=Path, metavar="RUN", help="folder of a run of feelgood train, or of its policy")
-    parse.add_argument("-o", "--output", type=Path, default=Path("game.gif"), help="the film; game.gif if not given")
-    parse.add_argument("--seed", type=int, default=0, help="of the episode; 0 if not given")
-    parse.add_argument("--max-steps", type=int, default=2000, help="steps to film at the most; 2000 if not given")
+    parse.add_argument("folder", type=Path, metavar="RUN", help="folder of a `feelgood train` run or of a saved policy")
+    parse.add_argument("-o", "--output", type=Path, default=Path("game.gif"), help="output file (default: game.gif)")
+    parse.add_argument("--seed", type=int, default=0, help="seed of the episode (default: 0)")
+    parse.add_argument("--max-steps", type=int, default=2000, help="largest number of steps (default: 2000)")
     return parse
 
 
 def record(arguments: Sequence[str]) -> None:
-    """Films an episode of a saved policy."""
+    """Records an episode of a saved policy."""
     chosen = record_parser().parse_args(arguments)
     set_up_jax()
 

@@ -14,14 +14,14 @@ def report_parser() -> ArgumentParser:
     parse = parser("report")
     parse.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="folders of studies")
     parse.add_argument(
-        "-o", "--output", type=Path, default=Path("report.html"), help="the page; report.html if not given"
+        "-o", "--output", type=Path, default=Path("report.html"), help="output file (default: report.html)"
     )
     parse.add_argument("--title", help="title of the page")
     return parse
 
 
 def report(arguments: Sequence[str]) -> None:
-    """Writes one self-contained page about runs."""
+    """Writes one self-contained page with the results of runs."""
     chosen = report_parser().parse_args(arguments)
     if chosen.output.suffix not in (".html", ".htm"):
         raise ValueError(f"output must end in .html, got {str(chosen.output)!r}")

@@ -31,23 +31,23 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _begin(name: str, arguments: Sequence[str], command: str) -> None:
-    """Runs the study `name` with what follows the command."""
+    """Runs the study `name` with the arguments of the command."""
     kind = options_of(name)
     options = parse_options(kind, arguments, command, f"{command} {STUDIES[name].example}")
     _run(name, options, again=shlex.join([*command.split(), *arguments]))
 
 
 def sweep(arguments: Sequence[str]) -> None:
-    """Runs the study of that name."""
+    """Runs the study `sweep`."""
     _begin("sweep", arguments, "feelgood sweep")
 
 
 def resume(arguments: Sequence[str]) -> None:
-    """Goes on with a study that was stopped, from what its folder says of it."""
+    """Continues a stopped study with the options in its manifest."""
     from feelgood.runs.store import read_study
 
     parse = parser("resume")
-    parse.add_argument("folder", type=Path, help="the study's folder, where its manifest.json lies")
+    parse.add_argument("folder", type=Path, help="the study's folder, which holds its manifest.json")
     folder = parse.parse_args(arguments).folder
     manifest = read_study(folder)
     name, again = manifest["study"], shlex.join(["feelgood", "resume", str(folder)])
@@ -70,12 +70,12 @@ def options_of(study: str) -> Any:
 
 
 def restored(kind: Any, fields: dict[str, Any]) -> Any:
-    """Options from what JSON made of them."""
+    """Options from the fields of a manifest."""
     hints = {field.name: get_type_hints(kind)[field.name] for field in dataclasses.fields(kind)}
     if unknown := fields.keys() - hints.keys():
         differ = ", ".join(sorted(unknown))
-        raise ValueError(f"the study was begun by another version of feelgood, with other options: {differ}")
-    # An option that came later is at its default: the study's label tells whether that makes it another study.
+        raise ValueError(f"the study was started by another version of feelgood, which has other options: {differ}")
+    # Options that the manifest lacks get their defaults; the study's label shows whether that changes the study.
     return kind(**{name: _typed(name, value, hints[name]) for name, value in fields.items()})
 
 
@@ -93,7 +93,7 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
 
 
 def _run(name: str, options: Any, again: str) -> None:
-    """Runs a study with JAX set up for it; `again` is the command that goes on where it stopped."""
+    """Sets JAX up and runs a study; `again` is the command that continues it."""
     others = getattr(options, "num_processes", 1) > 1 or getattr(options, "engine", "local") != "local"
     set_up_jax(shares=others)
     with interruptible(again):

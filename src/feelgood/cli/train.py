@@ -21,11 +21,11 @@ from feelgood.pairs import read_numbers, read_values
 __all__ = ["TrainOptions", "execute", "train"]
 
 FILES = {
-    "curves.parquet": "a row for each seed and evaluation",
+    "curves.parquet": "a row per seed and evaluation",
     "curves.png": "the evaluation return against steps",
-    "curves.pdf": "the same for print",
-    "policy": "what was learnt: `feelgood.load_policy`, `feelgood evaluate`, `feelgood record`",
-    "logs": "the curves as they came",
+    "curves.pdf": "the same as PDF",
+    "policy": "the trained parameters, for `feelgood.load_policy`, `feelgood evaluate` and `feelgood record`",
+    "logs": "the curves, written during training",
     "tensorboard": "the same for TensorBoard",
 }
 
@@ -119,7 +119,7 @@ def train(arguments: Sequence[str]) -> None:
 
 
 def execute(options: TrainOptions, again: str) -> None:
-    """Trains as the options say; `again` is the command that goes on after Ctrl-C."""
+    """Trains an agent; `again` is the command that continues after Ctrl-C."""
     from feelgood.runs import store
 
     if importlib.util.find_spec("gymnasium") is None:
@@ -135,7 +135,7 @@ def execute(options: TrainOptions, again: str) -> None:
 
 
 def run(options: TrainOptions) -> list[Path]:
-    """Trains, or goes on with what is in the folder, and returns what was written."""
+    """Trains, or continues unfinished training in the folder, and returns the paths of the files it wrote."""
     from feelgood.api import prepare, train_external
     from feelgood.runs import store
     from feelgood.runs.progress import bar
@@ -145,7 +145,7 @@ def run(options: TrainOptions) -> list[Path]:
     said = {name: getattr(options, name) for name in ("hidden", "double", "prioritized")}
     chosen |= {name: value for name, value in said.items() if value}
     seeds = range(options.seed, options.seed + options.num_seeds)
-    # Before anything is written.
+    # Raises errors before anything is written.
     job = prepare(
         options.agent,
         options.env,
@@ -164,7 +164,7 @@ def run(options: TrainOptions) -> list[Path]:
     ):
         result = train_external(job, checkpoint, report, say=lambda text: print(text, file=sys.stderr), tick=tick)
         paths = result.save(options.output)
-    shutil.rmtree(checkpoint, ignore_errors=True)  # the run is finished, as the manifest now says
+    shutil.rmtree(checkpoint, ignore_errors=True)  # not needed once the run is finished
     return paths
 
 
@@ -172,25 +172,25 @@ def run(options: TrainOptions) -> list[Path]:
 def _reports(
     options: TrainOptions, seeds: range, num_steps: int, progress: Any
 ) -> Iterator[tuple[Callable[[int, Mapping[str, Any]], None], Callable[[int, int, float], None]]]:
-    """A function that takes the rows of curves to the bar and to the sinks, and one that moves the bar between them."""
+    """Yields a function that logs rows of curves, and one that updates the progress bar between them."""
     from feelgood.runs import sinks
     from feelgood.runs.progress import Moment
     from feelgood.runs.store import fingerprint
 
-    # A run that goes on tells its curve from the start again.
-    own = {seed: [sinks.csv(options.output / "logs" / f"seed-{seed}.csv", anew=True)] for seed in seeds}
+    # A resumed run reports its curve from the start.
+    own = {seed: [sinks.csv(options.output / "logs" / f"seed-{seed}.csv", overwrite=True)] for seed in seeds}
     try:
         for seed in seeds:
             if options.tensorboard:
                 own[seed].append(sinks.tensorboard(options.output / "tensorboard" / f"seed-{seed}", first_step=0))
             if options.wandb_project:
                 name = f"{options.env}-{options.agent}-seed-{seed}".replace("/", "-").replace(":", "-")
-                told = {key: str(value) for key, value in asdict(options).items()}
-                mark = fingerprint(told, str(options.output.resolve()), seed)
+                config = {key: str(value) for key, value in asdict(options).items()}
+                mark = fingerprint(config, str(options.output.resolve()), seed)
                 folder = options.output / "wandb"
                 folder.mkdir(parents=True, exist_ok=True)
                 own[seed].append(
-                    sinks.wandb(options.wandb_project, name=name, folder=folder, config=told, identity=mark)
+                    sinks.wandb(options.wandb_project, name=name, folder=folder, config=config, identity=mark)
                 )
         with progress.task(f"{options.env} {options.agent}", len(seeds) * num_steps) as show:
             where: dict[str, Any] = {}

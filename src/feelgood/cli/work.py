@@ -1,4 +1,4 @@
-"""What commands that compute have in common: JAX set up for them, and a word on how to go on after Ctrl-C."""
+"""Setup of JAX and handling of Ctrl-C for commands that compute."""
 
 import os
 import sys
@@ -10,24 +10,23 @@ __all__ = ["compiled_code", "interruptible", "set_up_jax"]
 
 
 def set_up_jax(*, shares: bool = False) -> None:
-    """Makes every core a device and keeps compiled code from one command to the next.
+    """Makes every core a device and enables a cache of compiled code that is shared between commands.
 
     Args:
-      shares: whether other processes compute on this machine's accelerator for this one, which then leaves it to them.
+      shares: whether worker processes use this machine's accelerator, so that this process must not reserve its memory.
     """
     import jax
 
     if shares:
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    # Each core a device, so that runs are spread over them; where there is a GPU this changes nothing.
+    # One device per core, so that runs are spread over them; this has no effect on a GPU.
     jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
-    # What was compiled once is not compiled again by the next command.
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(compiled_code()))
 
 
 def compiled_code() -> Path:
-    """Where compiled code is kept from one command to the next."""
+    """The folder of the cache of compiled code."""
     chosen = os.environ.get("JAX_COMPILATION_CACHE_DIR")
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(chosen) if chosen else Path(caches, "feelgood", "xla")
@@ -35,9 +34,9 @@ def compiled_code() -> Path:
 
 @contextmanager
 def interruptible(again: str) -> Iterator[None]:
-    """Ends the process with code 130 on Ctrl-C; `again` is the command that goes on where the work stopped."""
+    """On Ctrl-C, prints the command `again`, which continues the work, and exits with code 130."""
     try:
         yield
     except KeyboardInterrupt:
-        print(f"\nstopped; to go on: {again}", file=sys.stderr)
+        print(f"\nstopped; to continue: {again}", file=sys.stderr)
         sys.exit(130)

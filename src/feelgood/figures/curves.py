@@ -69,7 +69,7 @@ def _lost(curves: pd.DataFrame, what: str = "are left out") -> str:
 
 
 def _regret_range(lines: list[Series]) -> tuple[float, None] | None:
-    """The range of cumulative regret after the first few episodes, in which all curves rise as one."""
+    """The range of cumulative regret, without the first few episodes, in which all curves coincide."""
     later = [y for line in lines for x, y in zip(line.x, line.y, strict=True) if x >= 5 and y > 0]
     return (0.8 * min(later), None) if later else None
 

@@ -1,4 +1,4 @@
-"""Every row of the paper's Table 1, and beside them three more.
+"""Every row of the paper's Table 1, and three more algorithms.
 
 `ase_baoab` is LSVI-ASE with a splitting scheme of low friction whose momentum is kept from episode to episode;
 `ase_exact` samples exactly (δ = 0); `lsvi` does not explore at all.

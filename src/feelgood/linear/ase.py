@@ -18,7 +18,7 @@ __all__ = ["SamplingFacts", "ValueFunction", "lsvi_ase", "lsvi_ase_general"]
 
 
 class SamplingFacts(NamedTuple):
-    """What sampling an episode's values took.
+    """Facts about the sampling of an episode's values.
 
     Attributes:
       num_gradients: of all stages together.
@@ -179,7 +179,7 @@ def lsvi_ase_general(
       loss_weight: η > 0.
       feel_good_weight: λ ≥ 0.
       prior_variance: σ² > 0 of every parameter; √d·H if not given, d the number of features. A step that is unstable
-        for this loss, whose curvature nobody knows, shows as a regret of NaN.
+        for this loss, whose curvature is unknown, gives a regret of NaN.
     """
     check_count("num_updates", num_updates)
     check_count("horizon", horizon)

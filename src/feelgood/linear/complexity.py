@@ -29,7 +29,7 @@ class Family(NamedTuple):
     Attributes:
       kernel: `(step_size, friction) -> kernel` at inverse temperature 1.
       has_friction: whether the friction matters.
-      exponents: those of κ, d and 1/ε in the theorem that Theorem 2 rests on; None where none speaks of the scheme.
+      exponents: those of κ, d and 1/ε in the theorem that Theorem 2 rests on; None if no theorem covers the scheme.
     """
 
     kernel: Callable[[Array, Array], Kernel]
@@ -43,7 +43,7 @@ SCHEMES: dict[str, Family] = {
     "ulmc_euler": Family(lambda tau, gamma: diagnostics.underdamped_kernel(tau, gamma, 1.0), True, None),
     "baoab": Family(lambda tau, gamma: diagnostics.underdamped_splitting_kernel(tau, gamma, 1.0), True, None),
 }
-"""LMC; ULMC in closed form, of which Theorem 2 speaks; its Euler scheme, which the paper runs; and a splitting."""
+"""LMC; ULMC in closed form, the subject of Theorem 2; its Euler scheme, which the paper runs; and a splitting."""
 
 
 class Need(NamedTuple):
@@ -212,7 +212,7 @@ def _around(centre: float, grid: np.ndarray) -> np.ndarray:
     return centre * np.geomspace(1 / ratio, ratio, grid.size)
 
 
-# The search for the best step size and friction: points per axis, of which the range covers a few decades; each further
+# The search for the best step size and friction: points per axis over a range of a few decades; each further
 # round looks around the last one's best.
 _STEP_SIZES, _FRICTIONS, _ROUNDS = 81, 33, 3
 _NUM_EXACT = 4

@@ -16,7 +16,7 @@ __all__ = ["CPSFacts", "cps", "effective_share", "residual_error"]
 
 
 class CPSFacts(NamedTuple):
-    """What a draw of the joint posterior took.
+    """Facts about a draw of the joint posterior.
 
     Attributes:
       effective_share: effective sample size of the particles' masses over their number, in (0, 1].
@@ -48,7 +48,7 @@ def residual_error(log_masses: Array) -> Array:
         TV = E|W (1 + Var W − W)| / (2M) + o(1/M),
 
     estimated from the particles at hand. It is as good as they are: weights that are rare and large may not be seen,
-    and it falls short unless M is well above 1/`effective_share`. One particle tells nothing: its estimate is NaN.
+    and it falls short unless M is well above 1/`effective_share`. With one particle the estimate is NaN.
 
     Args:
       log_masses: ln Z of each particle, (M,).
@@ -80,7 +80,7 @@ def cps(
 
     which LSVI-ASE leaves out. Here M particles w_{H−1} … w_1 are drawn backward; then particle and action are chosen ∝
     the terms of the bound, w_0 is proposed from the Gaussian tilted to that action, and both are accepted with
-    max_b e^{λ⟨w_0, φ_b⟩} / Σ_b e^{λ⟨w_0, φ_b⟩} ≥ 1/|A|, or chosen anew. Given the particles this is exact; over them
+    max_b e^{λ⟨w_0, φ_b⟩} / Σ_b e^{λ⟨w_0, φ_b⟩} ≥ 1/|A|, or drawn again. Given the particles this is exact; over them
     there is an error of order 1/M (see `residual_error`). One particle is LSVI-ASE with exact sampling.
 
     Args:

@@ -85,7 +85,7 @@ def eleanor(
       horizon: H.
       radius: √α ≥ 0; `eleanor_radius` is the theory's.
       ridge: ρ > 0.
-      num_starts: random starts beside the three others; may be 0.
+      num_starts: random starts in addition to the three others; may be 0.
       num_ascent_steps: from each start.
 
     References:

@@ -86,7 +86,7 @@ def stage_error_of_modes(
 
 
 class ErrorBounds(NamedTuple):
-    """What a total variation is certain to lie between; 0 and 1 where nothing is known."""
+    """Certain bounds on a total variation; 0 and 1 if nothing is known."""
 
     lower: Array
     upper: Array
@@ -162,7 +162,7 @@ def feel_good_error(
         return error - slack, error + slack
 
     lower, upper = jax.vmap(bounds_by)(jnp.arange(features.shape[0]))
-    # A NaN in one action's bounds says nothing of δ.
+    # A NaN in one action's bounds gives no bound on δ.
     return ErrorBounds(
         jnp.clip(jnp.nanmax(jnp.append(lower, 0)), 0, 1), jnp.clip(jnp.nanmin(jnp.append(upper, 1)), 0, 1)
     )
@@ -290,7 +290,7 @@ def _chain_error(
 def _noise_cost(kernel: Kernel, dtype) -> Array:
     """c = gᵀQ⁻¹g of `feel_good_error`; infinite if g is not in the range of Q."""
     transition, noise = kernel.affine(jnp.array([0.0, 1.0], dtype))
-    # A step is affine in the gradient p·w and its noise knows no p, so curvature 1 less curvature 0 is the gradient.
+    # A step is affine in the gradient p·w, with noise independent of p: curvature 1 less curvature 0 is the gradient.
     move, noise = transition[1, :, 0] - transition[0, :, 0], noise[0]
     # Units of both rows differ; scaled by the noise's deviations its correlation is left.
     deviation = jnp.sqrt(jnp.diagonal(noise))

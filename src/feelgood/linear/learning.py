@@ -49,7 +49,7 @@ class Data(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a learner makes of the past: its next state, its (H, S, A) action values, and facts worth recording."""
+    """The result of a learner's step: its next state, its (H, S, A) action values, and facts to record."""
 
     state: Any
     values: Array

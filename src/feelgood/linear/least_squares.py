@@ -43,7 +43,7 @@ __all__ = [
 
 
 class Model(NamedTuple):
-    """What ridge regression makes of the data.
+    """The result of ridge regression.
 
     Attributes:
       rewards: r̂, (H, S, A).

@@ -140,7 +140,7 @@ def _require(name: str, values: np.ndarray, good: np.ndarray, allowed: str) -> N
 
 
 def from_tables(features, transitions, rewards, initial) -> LinearMDP:
-    """Finds measures and weights that make the tables linear in the features, or says that there are none.
+    """Finds measures and weights that make the tables linear in the features, or raises an error if there are none.
 
     Args:
       features: φ, (num_states, num_actions, d).

@@ -1,4 +1,4 @@
-"""Networks: pytrees that map observations to action values, or to distributions of which these are the means.
+"""Networks: pytrees that map observations to action values, or to distributions of returns.
 
 A model is an Equinox module, `model(observation, key=None) -> outputs`. It takes one observation or a batch with any
 leading axes, so that a minibatch is a chain of matrix products: (..., *observation_shape) -> (..., num_actions).
@@ -6,7 +6,7 @@ leading axes, so that a minibatch is a chain of matrix products: (..., *observat
 
 Large models are a trunk, from observations to features, and a head, from features to outputs; see `over`.
 
-`partition` is the one place that tells trainable arrays from the rest.
+`partition` is the one place that separates trainable arrays from the rest.
 """
 
 from feelgood.networks.builders import (

@@ -156,7 +156,7 @@ def nature_convolutions(key: PRNGKey, observation_shape: Sequence[int] = (4, 84,
 
 
 def _num_features(trunk: Any) -> int:
-    """Length of what a trunk gives for one observation."""
+    """Number of features of a trunk for one observation."""
     return jax.eval_shape(trunk, jnp.zeros(trunk.observation_shape)).shape[-1]
 
 
@@ -222,7 +222,7 @@ def implicit_quantiles(
     With ψ the trunk, f the head and φ_j(τ) = ReLU(Σ_i cos(π·i·τ)·w_ij + b_j), i = 0, …, num_cosines − 1, the quantile
     function of the return of action a is Z_τ(o, a) = f(ψ(o) ∘ φ(τ))_a.
 
-    Called with a key, the fractions τ are drawn uniformly, anew for each observation of a batch; without one they are
+    Called with a key, the fractions τ are drawn uniformly for each observation of a batch; without one they are
     the midpoints (i + ½)/N. The call takes another number of them as `num_fractions`.
 
     Args:

@@ -14,7 +14,7 @@ __all__ = ["Network", "network", "partition"]
 
 
 def partition(model: Any) -> tuple[Params, Any, Callable[..., Any]]:
-    """Splits a model into what is trained, what is merely held, and what to do with them.
+    """Splits a model into trainable arrays, other arrays, and the function that combines them.
 
     Returns:
       params: the trainable arrays, a pytree shaped like the model with None elsewhere.
@@ -55,7 +55,7 @@ class Network(NamedTuple):
 
 
 def network(make_model: Callable[[PRNGKey], Any], values: Callable[[Any], Array] = _identity) -> Network:
-    """Turns `make_model(key) -> model` into pure functions; `values` makes action values of what the model gives.
+    """Turns `make_model(key) -> model` into pure functions; `values` maps the model's output to action values.
 
     A model is any Equinox module, called with observations of any leading axes, and with `key=` where it draws
     something. A module for one observation, as those of `equinox.nn` are, is one inside a module of your own whose

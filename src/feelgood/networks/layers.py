@@ -1,4 +1,4 @@
-"""Layers: one matrix product each, with what goes before and after it."""
+"""Layers: one matrix product each, with its bias and activation."""
 
 from collections.abc import Sequence
 

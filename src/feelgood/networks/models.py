@@ -1,4 +1,4 @@
-"""Models: layers, trunks, heads and what is put around them. `feelgood.networks.builders` makes them."""
+"""Models: layers, trunks, heads and their wrappers. `feelgood.networks.builders` builds them."""
 
 import math
 from typing import Any, NamedTuple
@@ -86,7 +86,7 @@ class Rectified(eqx.Module):
 
 
 class Over(eqx.Module):
-    """o ↦ head(trunk(o)); what flows back into the trunk is multiplied by `gradient_scale`."""
+    """o ↦ head(trunk(o)); the gradient into the trunk is multiplied by `gradient_scale`."""
 
     trunk: Any
     head: Any

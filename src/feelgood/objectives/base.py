@@ -1,4 +1,4 @@
-"""What an objective is, and how a minibatch stands for all the data."""
+"""The record of an objective, and the potential of a minibatch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Values: TypeAlias = Callable[[Any], Array]
 
 @runtime_checkable
 class Minibatch(Protocol):
-    """What the terms read of a batch; `weight` (B,) holds importance weights or is None."""
+    """The fields of a batch that terms read; `weight` (B,) holds importance weights or is None."""
 
     @property
     def observation(self) -> Any: ...  # noqa: D102

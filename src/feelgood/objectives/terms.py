@@ -13,7 +13,7 @@ __all__ = ["feel_good", "gaussian_prior", "huber", "pick", "td", "td_errors", "t
 
 
 def td_looks_at(double: bool) -> frozenset[str]:
-    """What a TD term evaluates the online network on."""
+    """The observations at which a TD term evaluates the online network."""
     return frozenset({"observation", "next_observation"} if double else {"observation"})
 
 

@@ -26,7 +26,7 @@
   };
   const exact = (v) => (Math.abs(v) >= 1000 ? Math.round(v).toLocaleString("en-GB") : String(+v.toPrecision(4)));
   const channels = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
-  // Dark colours would drown on a dark page: they are mixed with white until they are light enough, black until it is white.
+  // Dark colours are hard to see on a dark page: mix them with white until they are light enough.
   const onDark = (hex) => {
     const c = channels(hex), light = (0.299 * c[0] + 0.587 * c[1] + 0.114 * c[2]) / 255;
     const grey = Math.max(...c) - Math.min(...c) < 16;
@@ -76,7 +76,7 @@
       return [low - (high - low) * pad, high + (high - low) * pad];
     };
     const marked = shown.some((s) => s.points);
-    // The lower end of a band on a logarithmic axis may be next to nothing; the curves themselves set the range there.
+    // On a logarithmic axis the lower end of a band may be almost 0, so the curves set the range.
     const tall = panel.y_log ? shown.flatMap((s) => s.y) : ys;
     const free = fit([...tall, ...panel.guides], panel.y_log, 0.05);
     return [fit(xs, panel.x_log, marked ? 0.04 : 0), (panel.y_range || free).map((end, i) => end ?? free[i])];
@@ -107,7 +107,7 @@
     }
     const x = (panel.x_log ? logarithmic : linear)(x0, x1, f.left, f.right, Math.max(2, Math.floor(width / 90)));
     const y = (panel.y_log ? logarithmic : linear)(y0, y1, f.bottom, f.top, 5);
-    // Few distinct places, as with chain lengths or settings, are ticks themselves.
+    // If there are few distinct positions, such as chain lengths, they are the ticks.
     const places = [...new Set(shown.flatMap((s) => s.x))].sort((a, b) => a - b);
     const own = !names.length && shown.some((s) => s.points) && places.length <= 8;
     let last = -Infinity;
@@ -181,18 +181,18 @@
     return f;
   }
 
-  // ---- a chart: legend, panels, what a pointer finds -----------------------------------------------------------------
+  // ---- a chart: legend, panels, tooltips -----------------------------------------------------------------------------
   function mount(block) {
     const chart = charts[+block.dataset.chart], legend = block.querySelector(".legend"), grid = block.querySelector(".panels");
     const names = new Map();
     for (const panel of chart.panels) for (const s of panel.series) if (!names.has(s.name)) names.set(s.name, s);
     const named = chart.panels.some((p) => p.y_names.length), heat = chart.panels.some((p) => p.heat);
-    // Of many series, those that only some panels have are off at first.
+    // With many series, those that some panels lack are hidden at first.
     const everywhere = (name) => chart.panels.every((p) => p.series.some((s) => s.name === name));
     const hidden = new Set(names.size > 10 && [...names.keys()].some(everywhere) ? [...names.keys()].filter((n) => !everywhere(n)) : []);
     let limit = heat && chart.panels.length > 12 ? 12 : chart.panels.length;
     const tip = html("div", "tip"); tip.hidden = true;
-    // As many columns as have room, then as few as fill the same number of rows.
+    // As many columns as fit, then as few as give the same number of rows.
     const arrange = () => {
       const room = Math.max(1, Math.floor((grid.clientWidth + 20) / (heat ? 235 : 310))), count = Math.min(limit, chart.panels.length);
       const columns = Math.ceil(count / Math.ceil(count / room));

@@ -1,7 +1,7 @@
-"""One page of what studies found: curves to explore, tables to sort, and what is behind every figure.
+"""The report: one HTML page with interactive figures, sortable tables and the provenance of every result.
 
-The page needs nothing but itself: style, script and numbers lie in it, and its security policy forbids every request
-and every script but its own. Text from names and manifests is escaped.
+The page is self-contained: it holds its style, script and data, and its security policy forbids requests and all other
+scripts. Text from names and manifests is escaped.
 """
 
 import base64
@@ -24,7 +24,7 @@ from feelgood.report.tables import best, breakable, scores_table, table_of
 __all__ = ["build_report"]
 
 _MOST_ROWS = 200
-# Within a task a profile says less than the table of scores does, and takes much room.
+# A profile of a single task adds little to the table of scores and takes much space.
 _KINDS_ON_ONE_SCALE = ("profiles",)
 
 
@@ -37,14 +37,14 @@ class _Run(NamedTuple):
 
 
 def build_report(folders: Sequence[Path], title: str | None = None) -> str:
-    """The page, as text.
+    """Builds the page and returns its HTML.
 
     Args:
-      folders: of studies, or any with a table of curves.
-      title: of the page; the names of the studies if not given.
+      folders: folders of studies, or of any table of curves.
+      title: title of the page; the names of the studies if not given.
 
     Raises:
-      ValueError: if a folder holds nothing that a page can show.
+      ValueError: if a folder has nothing to show.
     """
     if not folders:
         raise ValueError("a report needs at least one folder, got none")
@@ -81,7 +81,7 @@ def build_report(folders: Sequence[Path], title: str | None = None) -> str:
 <button type="button" class="plain" id="theme" title="light or dark">Dark</button></div></div>
 <main>
 {"".join(body)}
-<footer>Made by feelgood{_version()}. This page holds all its data and asks for nothing else.</footer>
+<footer>Made by feelgood{_version()}. This page holds all its data and makes no requests.</footer>
 </main>
 <script type="application/json" id="charts">{_json([_plain(chart) for chart in charts])}</script>
 <script>{script}</script>
@@ -132,7 +132,7 @@ def _plain(value: Any) -> Any:
 
 
 def _section(run: _Run, index: int, first: int) -> str:
-    """All of a run: what it is, what it found, its figures, its tables, what is behind it."""
+    """The section of a run: heading, scores, figures, tables and provenance."""
     pieces = [_head(run, index)]
     scores = scores_table(run.tables)
     if scores:
@@ -150,7 +150,7 @@ def _head(run: _Run, index: int) -> str:
         for task, agent, value, error, next_ in best(run.tables)
     )
     unfinished = (
-        '<p class="warning">This study is not finished: what stands here may change.</p>'
+        '<p class="warning">This study is not finished: the results may change.</p>'
         if run.behind.finished is False
         else ""
     )
@@ -171,8 +171,8 @@ def _figure(run: _Run, chart: Chart, number: int) -> str:
         f'<section class="block" id="chart-{number}" data-chart="{number}" data-kind="{escape(chart.kind)}">'
         f"<h2>{escape(chart.title)}</h2><p>{escape(chart.note)}</p>"
         '<div class="legend" role="group" aria-label="curves"></div><div class="panels"></div>'
-        '<div class="foot"><details><summary>What is behind this figure</summary>'
-        f"{_lines(behind)}<dl><dt>drawn again by</dt><dd><code>{escape(again)}</code></dd></dl></details>"
+        '<div class="foot"><details><summary>Data and provenance</summary>'
+        f"{_lines(behind)}<dl><dt>command for this figure</dt><dd><code>{escape(again)}</code></dd></dl></details>"
         '<div class="tools"></div></div></section>'
     )
 
@@ -192,12 +192,12 @@ def _data(run: _Run) -> str:
         shown = table.head(_MOST_ROWS) if len(table) <= 20 * _MOST_ROWS else table.head(0)
         if not len(shown):
             continue
-        more = f", of which the first {len(shown)} are shown" if len(shown) < len(table) else ""
+        more = f", the first {len(shown)} shown" if len(shown) < len(table) else ""
         summary = f"{escape(name)}: {len(table):,} rows{more}"
         pieces.append(f"<details><summary>{summary}</summary>{table_of(shown)}</details>")
     if run.behind.spec:
         pieces.append(f"<details><summary>Specification</summary><pre>{escape(run.behind.spec)}</pre></details>")
     return (
-        '<section class="block"><h2>Behind it</h2><p>What made these results, and the tables themselves.</p>'
+        '<section class="block"><h2>Data and provenance</h2><p>The command, options and versions, and the tables.</p>'
         f"{_lines(run.behind.lines)}{''.join(pieces)}</section>"
     )

@@ -1,4 +1,4 @@
-"""What is behind a run: its command, options, versions and machine, in words."""
+"""Provenance of a run: its command, options, versions and machine, as text."""
 
 import json
 import shlex
@@ -23,7 +23,7 @@ _TITLES = {
 
 
 class Provenance(NamedTuple):
-    """A run's study if known, words for its head, facts and lines by name, its options as JSON, whether it ended."""
+    """Study (if known), headings, short facts, details, options as JSON, and whether the run finished."""
 
     study: str | None
     title: str
@@ -59,21 +59,19 @@ def _text(value: Any) -> str:
 
 
 def _field(manifest: dict[str, Any], name: str, kind: type) -> Any:
-    """A field of a manifest, or an empty one where it is missing or of another kind."""
+    """A field of a manifest, or an empty value if it is missing or of another type."""
     value = manifest.get(name)
     return value if isinstance(value, kind) else kind()
 
 
 def provenance(folder: Path) -> Provenance:
-    """Reads what a folder's manifest says of it; a folder without one has no more than its name."""
+    """Reads the provenance from a folder's manifest; without a manifest only the folder's name is known."""
     path = folder / "manifest.json"
     name = folder.resolve().name
     if not path.exists():
-        unknown = {"folder": str(folder), "manifest": "none: nothing is known of how these results were made"}
+        unknown = {"folder": str(folder), "manifest": "none: it is not known how these results were made"}
         return Provenance(None, name, "results", "A folder with tables and no manifest.", {}, unknown, None, None)
     manifest = read_manifest(path)
-    if not isinstance(manifest, dict):
-        raise ValueError(f"manifest {path} must be a table of fields, got {type(manifest).__name__}")
     study = _field(manifest, "study", str) or None
     spec, versions = _field(manifest, "spec", dict), _field(manifest, "versions", dict)
     counted = Counter(map(_text, _field(manifest, "devices", list)))
@@ -121,7 +119,7 @@ def _budget(spec: Mapping[str, Any]) -> str:
 
 
 def _lead(spec: Mapping[str, Any]) -> str:
-    """Which agents on which problems."""
+    """A sentence that names the agents and the problems."""
     who = next((spec[name] for name in ("agents", "algorithms", "agent") if spec.get(name)), None)
     lengths = spec.get("lengths") or spec.get("length")
     what = next((spec[name] for name in ("mdps", "games", "game", "environment") if spec.get(name)), None)

@@ -1,4 +1,4 @@
-"""Tables of a report: HTML whose heads sort, every cell escaped."""
+"""Tables of a report: sortable HTML with escaped cells."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,21 +14,21 @@ __all__ = ["Scores", "best", "breakable", "scores_table", "table_of"]
 
 
 class Scores(NamedTuple):
-    """A table of final scores, and a line on what they are."""
+    """A table of final scores, and a note that defines them."""
 
     html: str
     note: str
 
 
 def _html(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table from cells that are HTML already; every head is a button that sorts by its column."""
+    """A table from HTML cells; every column head is a button that sorts the rows."""
     top = "".join(f'<th scope="col"><button type="button">{escape(head)}</button></th>' for head in heads)
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def breakable(name: str) -> str:
-    """A name as HTML whose lines may break after underscores."""
+    """A name as HTML in which lines may break after underscores."""
     return escape(name).replace("_", "_<wbr>")
 
 
@@ -39,7 +39,7 @@ def _number(value: float) -> str:
 
 
 def table_of(table: pd.DataFrame) -> str:
-    """Any table."""
+    """A data frame as an HTML table."""
     return _html(
         list(map(str, table.columns)), [[_cell(value) for value in row] for row in table.itertuples(index=False)]
     )
@@ -52,7 +52,7 @@ def _cell(value: Any) -> str:
 
 
 def _intervals(tables: Mapping[str, pd.DataFrame]) -> tuple[dict[str, dict[str, tuple[float, float]]], Any] | None:
-    """Mean and half-width by agent and task, from the table of curves if there is a good one."""
+    """Mean and half-width by agent and task, or None without a valid table of curves."""
     try:
         columns = layout(tables["curves"])
         scores = scores_of(final_scores(tables["curves"]))
@@ -71,7 +71,7 @@ def scores_table(tables: Mapping[str, pd.DataFrame]) -> Scores | None:
     tasks = list(dict.fromkeys(task for own in scores.values() for task in own))
     tops = {task: pick(own[task][0] for own in scores.values() if task in own) for task in tasks}
     rows = []
-    # Best first, by the mean rank over tasks, as tasks may have different scales.
+    # Best mean rank over tasks first, as tasks may have different scales.
     ranks = {
         agent: sum(
             sum((other[task][0] - own[task][0]) * sign > 0 for other in scores.values() if task in other)
@@ -96,13 +96,13 @@ def scores_table(tables: Mapping[str, pd.DataFrame]) -> Scores | None:
         "Regret at the last episode" if columns.lower_is_better else f"Mean {columns.score} of the last ten evaluations"
     )
     note = f"{what}, over up to {seeds} seeds, ± half the width of the 95% confidence interval (Student's t)."
-    told = diverged(tables["curves"])
-    note += f" Runs that diverged are left out: {told}." if told else ""
+    lost = diverged(tables["curves"])
+    note += f" Runs that diverged are left out: {lost}." if lost else ""
     return Scores(_html([columns.agent, *tasks], rows), escape(note))
 
 
 def best(tables: Mapping[str, pd.DataFrame], most: int = 10) -> list[tuple[str, str, str, str, str]]:
-    """For each task, where there are few: its name, the best agent, score and half-width, and who comes next."""
+    """For each of at most `most` tasks: its name, the best agent, its score and half-width, and the runner-up."""
     found = _intervals(tables)
     if found is None:
         return []
@@ -122,7 +122,7 @@ def best(tables: Mapping[str, pd.DataFrame], most: int = 10) -> list[tuple[str, 
 def _runner_up(
     top: tuple[float, float], scores: Mapping[str, Any], rest: Sequence[tuple[float, str]], task: str
 ) -> str:
-    """Who comes next, and whether its interval reaches that of the best."""
+    """The runner-up, and whether its interval overlaps that of the best agent."""
     if not rest:
         return ""
     agent = rest[0][1]

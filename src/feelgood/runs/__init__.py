@@ -1,1 +1,1 @@
-"""What a run writes: tables, manifest, lock, learning curves, progress."""
+"""Output of runs: tables, manifest, lock, learning curves, progress."""

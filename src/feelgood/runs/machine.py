@@ -1,4 +1,4 @@
-"""What a result was made with and on."""
+"""Versions, commit and devices behind a result."""
 
 import platform
 import subprocess
@@ -33,7 +33,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def _git(*words: str) -> str | None:
-    """What git says where this package lies, or None where it says nothing."""
+    """Output of a git command in the folder of this package, or None if git fails."""
     try:
         command = ["git", "-C", str(Path(__file__).parents[1]), *words]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()

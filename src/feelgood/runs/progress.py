@@ -1,4 +1,4 @@
-"""A progress bar for long work; a line now and then where nobody watches."""
+"""A progress bar on a terminal; occasional log lines elsewhere."""
 
 import time
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 __all__ = ["Moment", "bar"]
 
-SECONDS_BETWEEN_LINES = 10.0
+LINE_SECONDS = 10.0
 
 
 class Moment(NamedTuple):
-    """Where a long piece of work stands: chunks that are done, and a note in its own words.
+    """Progress of a task: the number of finished chunks, and a note.
 
-    Without a chunk it is something to be said at once, as that a run goes on from a checkpoint.
+    If `chunk` is None, the note is printed at once (for example that a run was resumed from a checkpoint).
     """
 
     chunk: int | None
@@ -25,33 +25,33 @@ class Moment(NamedTuple):
 
 
 class Bar:
-    """Tasks on one bar."""
+    """A progress bar with several tasks."""
 
     def __init__(self, progress: Progress, clock: Callable[[], float] = time.monotonic):
         self._progress, self._clock = progress, clock
 
     @contextmanager
     def task(self, name: str, total: int):
-        """Yields a function to call after each step of work with a `Moment`, or a record of `chunk`, `num_runs` and
-        `mean_return`. Where nobody watches, a line is printed whenever another tenth of the work is done, but not more
-        often than every ten seconds.
+        """Yields a function to call after each step with a `Moment`, or with `chunk`, `num_runs` and `mean_return`.
+
+        If stdout is not a terminal, a line is printed after each tenth of the work, at most every ten seconds.
         """
         task = self._progress.add_task(name, total=total, note="compiling")
-        is_terminal, tenths, told_at = self._progress.console.is_terminal, 0, self._clock()
-        begin: tuple[int, float] | None = None  # where it stood at the first report, as work may be resumed
+        is_terminal, tenths, printed_at = self._progress.console.is_terminal, 0, self._clock()
+        begin: tuple[int, float] | None = None  # at the first report; not 0 if work is resumed
 
         def report(progress) -> None:
-            nonlocal tenths, told_at, begin
+            nonlocal tenths, printed_at, begin
             if progress.chunk is None:
                 self._progress.console.print(f"{name}: {progress.note}", soft_wrap=True)
                 return
-            in_words = isinstance(progress, Moment)
-            note = progress.note if in_words else f"{progress.num_runs} runs, return {progress.mean_return:.2f}"
+            is_moment = isinstance(progress, Moment)
+            note = progress.note if is_moment else f"{progress.num_runs} runs, return {progress.mean_return:.2f}"
             self._progress.update(task, completed=progress.chunk, note=note)
             now, done = self._clock(), progress.chunk
             begin = begin or (done, now)
-            if not is_terminal and tenths < 10 * done // max(total, 1) < 10 and now - told_at >= SECONDS_BETWEEN_LINES:
-                tenths, told_at = 10 * done // total, now
+            if not is_terminal and tenths < 10 * done // max(total, 1) < 10 and now - printed_at >= LINE_SECONDS:
+                tenths, printed_at = 10 * done // total, now
                 moved, took = done - begin[0], now - begin[1]
                 eta = f", eta {timedelta(seconds=round(took * (total - done) / moved))}" if moved else ""
                 self._progress.console.print(f"{name}: {100 * done // total}%, {note}{eta}", soft_wrap=True)
@@ -64,7 +64,7 @@ class Bar:
 
     @contextmanager
     def count(self, name: str, total: int):
-        """Yields a function to call with a note as each of `total` pieces of work begins."""
+        """Yields a function to call with a note at the start of each of `total` pieces of work."""
         task = self._progress.add_task(name, total=total, note="")
 
         def begin(note: str) -> None:
@@ -79,7 +79,7 @@ class Bar:
 
 @contextmanager
 def bar():
-    """A bar on the terminal; elsewhere a line per finished task, and one now and then of a long one."""
+    """A progress bar on a terminal; elsewhere a line per finished task, and a few lines for a long one."""
     console = Console()
     columns = (
         TextColumn("{task.description}"),

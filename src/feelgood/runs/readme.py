@@ -1,4 +1,4 @@
-"""The page in words that lies in every study's folder."""
+"""The README in every study's folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,30 +6,30 @@ from typing import Any
 
 __all__ = ["describe", "is_ours"]
 
-_MARK = "<!-- Written by feelgood anew whenever the study runs; remove this line to keep what you write here. -->"
+_MARK = "<!-- Written by feelgood whenever the study runs; remove this line to keep your own changes. -->"
 
 
 def is_ours(path: Path) -> bool:
-    """Whether there is no such page yet, or one that nobody has made their own."""
-    return not path.exists() or path.read_text(errors="replace").startswith(_MARK)
+    """Whether the README is missing or still starts with our mark, so that it may be overwritten."""
+    return not path.exists() or path.read_text(errors="replace").startswith(_MARK[:24])
 
 
 def describe(folder: Path, manifest: Mapping[str, Any], files: Mapping[str, str]) -> str:
-    """Says what a study's folder holds, what made it and how to read it.
+    """Describes a study's folder: its files, the command that made it, and how to read it.
 
     Args:
-      folder: the study's folder; only files that lie there are named.
-      manifest: as `store.recorded` keeps it.
-      files: names of the files that the study writes, and a line on what each of them is.
+      folder: the study's folder; only files that exist are listed.
+      manifest: the study's manifest, see `store.recorded`.
+      files: the files that the study writes, with a one-line description of each.
     """
     if manifest["finished"]:
         state = f"finished {manifest['time']}, after {manifest['wall_seconds']} s in its last process"
     else:
-        state = f"unfinished, last begun {manifest['time']}; `feelgood resume FOLDER` goes on with it"
+        state = f"unfinished, last started {manifest['time']}; continue with `feelgood resume FOLDER`"
     known = {
         **files,
-        "cells": "parts of the study that are done, from which it goes on if it is stopped; in the end not needed",
-        "manifest.json": "options, command, seeds, versions and devices, for programs",
+        "cells": "finished parts of the study, used when it is resumed; not needed once the study is finished",
+        "manifest.json": "options, command, seeds, versions and devices as JSON",
     }
     found = {name: line for name, line in known.items() if (folder / name).exists()}
     lines = [_MARK, "", f"# {manifest['study']}", "", f"A study run by feelgood: {state}. The command:", ""]
@@ -57,7 +57,7 @@ def _plain(value: Any) -> str:
 
 
 def _columns(path: Path) -> str:
-    """The columns of a table, after a semicolon; nothing for other files, nor for tables that cannot be read."""
+    """The columns of a table after a semicolon; empty for other files and for unreadable tables."""
     try:
         if path.suffix == ".parquet":
             from pyarrow import parquet

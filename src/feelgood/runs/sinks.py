@@ -1,7 +1,7 @@
-"""Where learning curves go while a run is under way: a file, TensorBoard, Weights & Biases, or several of them.
+"""Sinks that log learning curves during a run: a file, TensorBoard, Weights & Biases, or several of them.
 
-A sink is two functions. One that fails while a run is under way (a network that is gone, a full disk) warns once and
-takes nothing more: it never ends a run. One that is asked for and not installed says so before the run begins.
+A sink is a pair of functions. If a sink fails during a run (lost network, full disk), it warns once and drops all
+further values; it never stops the run. If its package is not installed, an error is raised before the run starts.
 
 Example:
   >>> sink = combine(csv("runs/mine/log.csv"), tensorboard("runs/mine"))  # doctest: +SKIP
@@ -20,11 +20,11 @@ __all__ = ["Sink", "combine", "csv", "guarded", "nothing", "tensorboard", "wandb
 
 
 class Sink(NamedTuple):
-    """What takes the numbers of a run.
+    """A logger of the values of a run.
 
     Attributes:
-      log: `(step, values)`, with values by name; the steps of a run rise.
-      close: to be called when the run has ended, well or not; calling it again does nothing.
+      log: `(step, values)`, with values by name; steps increase.
+      close: called once the run has ended or failed; further calls do nothing.
     """
 
     log: Callable[[SupportsInt, Mapping[str, Any]], None]
@@ -32,16 +32,16 @@ class Sink(NamedTuple):
 
 
 def nothing() -> Sink:
-    """Takes everything and keeps nothing."""
+    """A sink that discards everything."""
     return Sink(lambda step, values: None, lambda: None)
 
 
 def guarded(name: str, begin: Callable[[], Sink]) -> Sink:
-    """A sink that cannot end a run: the first failure, also to begin, is a warning, and then it takes nothing more.
+    """A sink that cannot stop a run: its first failure becomes a warning, and later values are dropped.
 
     Args:
-      name: for the warning.
-      begin: makes the sink.
+      name: name in the warning.
+      begin: creates the sink; a failure here is a warning too.
     """
     sink: Sink | None = None
 
@@ -52,7 +52,7 @@ def guarded(name: str, begin: Callable[[], Sink]) -> Sink:
         except Exception as error:
             sink = None
             why = (str(error) or type(error).__name__).splitlines()[0]
-            warnings.warn(f"{name} failed and gets nothing more of this run ({why})", RuntimeWarning, stacklevel=3)
+            warnings.warn(f"{name} failed and logs nothing more of this run ({why})", RuntimeWarning, stacklevel=3)
 
     def log(step: SupportsInt, values: Mapping[str, Any]) -> None:
         if sink is not None:
@@ -71,7 +71,7 @@ def guarded(name: str, begin: Callable[[], Sink]) -> Sink:
 
 
 def combine(*sinks: Sink) -> Sink:
-    """One sink for several; each of those that are made here fails for itself alone."""
+    """Logs to several sinks; a failure of one sink of this module does not affect the others."""
 
     def log(step: SupportsInt, values: Mapping[str, Any]) -> None:
         for sink in sinks:
@@ -84,17 +84,16 @@ def combine(*sinks: Sink) -> Sink:
     return Sink(log, close)
 
 
-def csv(path: str | Path, *, anew: bool = False) -> Sink:
-    """Rows of `step, name, value`, each on disk as soon as it is logged.
+def csv(path: str | Path, *, overwrite: bool = False) -> Sink:
+    """Writes rows of `step, name, value`, flushed at every call.
 
-    A file that is there is continued. A run that goes on from a checkpoint logs the steps after it a second time; of
-    rows with the same step and name, the last one counts. With `anew` the file is written from its beginning, for a
-    run that tells its whole curve again.
+    An existing file is appended to, unless `overwrite`. A resumed run logs the steps after its checkpoint a second
+    time; of rows with the same step and name, the last one counts.
     """
 
     def begin() -> Sink:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        file = open(path, "w" if anew else "a", newline="")  # noqa: SIM115, closed by the sink
+        file = open(path, "w" if overwrite else "a", newline="")  # noqa: SIM115, closed by the sink
         rows = writer(file, lineterminator="\n")
         if file.tell() == 0:
             rows.writerow(["step", "name", "value"])
@@ -121,8 +120,8 @@ def tensorboard(folder: str | Path, *, first_step: int | None = None) -> Sink:
     """Scalars for TensorBoard, written by tensorboardX: `tensorboard --logdir FOLDER` shows them.
 
     Args:
-      folder: of the event files.
-      first_step: for a run that goes on: what was logged from this step on is hidden.
+      folder: folder for the event files.
+      first_step: for a resumed run: earlier logs from this step on are hidden.
 
     Raises:
       ValueError: if tensorboardX is not installed.
@@ -153,12 +152,12 @@ def wandb(
     """A run of Weights & Biases.
 
     Args:
-      project: that the run belongs to.
-      name: of the run.
-      folder: for its local files.
-      config: hyper-parameters and the like, shown beside it.
-      identity: of the run; one that exists is continued, which drops steps that it has already.
-      mode: "online", "offline" or "disabled"; None for what WANDB_MODE says.
+      project: project of the run.
+      name: name of the run.
+      folder: folder for local files.
+      config: hyper-parameters and other settings to store with the run.
+      identity: id of the run; an existing run is continued, and steps that it already has are dropped.
+      mode: "online", "offline" or "disabled"; None for the value of WANDB_MODE.
 
     Raises:
       ValueError: if wandb is not installed.

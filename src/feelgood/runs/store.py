@@ -1,4 +1,4 @@
-"""The folder of a study: tables in Parquet, a manifest in JSON and a README, each written whole or not at all.
+"""The folder of a study: tables in Parquet, a manifest in JSON and a README, each written atomically.
 
 One process at a time writes to a folder; see `feelgood.runs.lock`.
 """
@@ -64,13 +64,13 @@ def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Reads a manifest; a damaged file, or JSON that is no table of fields, gives a ValueError that names it."""
+    """Reads a manifest; a damaged file, or JSON that is not an object, gives a ValueError that names it."""
     try:
         manifest = json.loads(path.read_text("utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"manifest {path} cannot be read ({error})") from error
     if not isinstance(manifest, dict):
-        raise ValueError(f"manifest {path} must be a table of fields, got {type(manifest).__name__}")
+        raise ValueError(f"manifest {path} must be a JSON object, got {type(manifest).__name__}")
     return manifest
 
 
@@ -78,7 +78,7 @@ def read_study(folder: Path) -> dict[str, Any]:
     """The manifest of a study's folder.
 
     Raises:
-      ValueError: if there is none, or one that is not a study's.
+      ValueError: if there is no manifest, or it is not a study's.
     """
     path = folder / "manifest.json"
     if not path.exists():
@@ -94,9 +94,9 @@ def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
     """The results of a study as a tidy table.
 
     Args:
-      path: the study's folder. Of a study on Atari that is under way, the curves so far can be had.
-      table: name of one of its tables, without ending; if not given, its `curves` (a row per run and evaluation), or
-        its only table where it has no curves.
+      path: the study's folder. For an Atari study that is still running, the curves so far are returned.
+      table: name of one of its tables, without file extension; if not given, `curves` (a row per run and evaluation),
+        or the only table if there are no curves.
 
     Raises:
       ValueError: if the folder holds no such table.
@@ -106,7 +106,7 @@ def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
       >>> mean = curves.groupby(["length", "agent", "step"])["return"].mean()
     """
     folder = Path(path)
-    # Where a table has both forms, Parquet is the one with exact numbers and types.
+    # If a table exists in both formats, read Parquet: it has exact numbers and types.
     files = {file.stem: file for ending in ("csv", "parquet") for file in sorted(folder.glob(f"*.{ending}"))}
     so_far = sorted(folder.glob("cells/*.so-far.csv"))
     if not files and so_far and table in (None, "curves"):
@@ -122,9 +122,9 @@ def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
 
 
 def write_so_far(checkpoint: Path, curve: pd.DataFrame) -> None:
-    """Keeps the curve of a run that is under way beside its checkpoint, where `load_results` finds it.
+    """Writes the curve of an unfinished run next to its checkpoint, where `load_results` finds it.
 
-    A disk that does not take it ends no run.
+    A failed write does not stop the run.
     """
     name = checkpoint.name.removesuffix(".checkpoint.npz")
     with suppress(OSError):
@@ -135,8 +135,8 @@ def _why_empty(folder: Path) -> str:
     if not folder.is_dir():
         return ": there is no such folder"
     if (folder / "manifest.json").exists() and not read_study(folder)["finished"]:
-        return f" yet: its study is unfinished (feelgood resume {folder} goes on with it)"
-    return ": no table lies there"
+        return f" yet: its study is unfinished (continue it with feelgood resume {folder})"
+    return ": it has no table"
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
@@ -147,12 +147,11 @@ def _read_csv(path: Path) -> pd.DataFrame:
 
 
 def fingerprint(*facts: Any) -> str:
-    """A short name for facts: the same for the same ones, another for others."""
+    """A short hash of JSON-serialisable facts."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
-# Options that say where a study runs, in which pieces, where its results go and what they are drawn beside, but not
-# what they are.
+# Options that do not change the results of a study: where it runs and writes, and which curves it is compared with.
 _ELSEWHERE = ("output", "engine", "ray_address", "num_processes", "seeds_per_task", "checkpoints", "reference")
 
 
@@ -187,25 +186,23 @@ def recorded(
     files: Mapping[str, str] | None = None,
     command: str | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Keeps the manifest and the README of a study while it runs; they say "finished" only if the work ends well.
+    """Locks the folder of a study and keeps its manifest and README, which become "finished" if no error is raised.
 
-    Meanwhile the folder is this process's alone, see `locked`. A README.md that somebody else wrote is left alone.
+    A README.md written by somebody else is not changed.
 
     Args:
       output: the study's folder.
       study: its name.
-      spec: its options, a dataclass; those that only say where it runs and where its results go do not count when
-        studies are told apart.
-      seeds: what they are for, and which.
-      files: names of the files that the study writes, and a line on what each of them is.
+      spec: its options, a dataclass; options that do not change its results do not make it another study.
+      seeds: the seeds of each use.
+      files: the files that the study writes, with a one-line description of each.
       command: what runs it; `as_command` if not given.
 
     Yields:
-      A table for facts that are known only after the work; they are added to the manifest.
+      A dictionary for facts that are known only after the work; they are added to the manifest.
 
     Raises:
-      ValueError: if the folder holds another study, or the same with other options, or if another process is writing
-        there.
+      ValueError: if the folder holds another study or other options, or if another process is writing to it.
     """
     path = output / "manifest.json"
     options, label = dataclasses.asdict(spec), _label(study, spec)
@@ -243,32 +240,32 @@ def _label(study: str, spec: Any) -> str:
 
 
 def _difference(manifest: Mapping[str, Any], study: str, options: Mapping[str, Any]) -> str:
-    """What tells the study in a folder from this one, in brackets; nothing if it cannot be told."""
+    """The differences between the study in a folder and this one, in brackets."""
     if manifest.get("study") != study:
         return f" ({manifest['study']})" if isinstance(manifest.get("study"), str) else ""
     there = manifest.get("spec")
     there, here = there if isinstance(there, dict) else {}, json.loads(json.dumps(options, default=str))
-    told = [
+    differences = [
         f"{name} {json.dumps(there[name])} there, {json.dumps(value)} here"
         for name, value in here.items()
         if name not in _ELSEWHERE and name in there and there[name] != value
     ]
-    return f" ({'; '.join(told)})" if told else " (by another version)"
+    return f" ({'; '.join(differences)})" if differences else " (by another version)"
 
 
 def holds(output: Path, study: str, spec: Any) -> bool:
-    """Whether a folder holds this very study."""
+    """Whether a folder holds this study with these options."""
     path = output / "manifest.json"
     return path.exists() and read_manifest(path).get("label") == _label(study, spec)
 
 
 def is_finished(output: Path, study: str, spec: Any) -> bool:
-    """Whether a folder holds this very study, and its work ended well."""
+    """Whether a folder holds this study with these options, finished."""
     return holds(output, study, spec) and bool(read_manifest(output / "manifest.json").get("finished"))
 
 
 def _remove_partials(output: Path) -> None:
-    """Removes what a killed process left half-written; nobody else writes while the folder is locked."""
+    """Removes partial files of a killed process; call it only while the folder is locked."""
     for partial in [*output.glob("*.partial"), *output.glob("cells/*.partial")]:
         if re.search(r"\.\d+\.partial$", partial.name):
             partial.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Samplers: each moves a pytree of parameters so that it follows exp(−β·U). They know nothing of RL."""
+"""Samplers: each moves a pytree of parameters so that it follows exp(−β·U). They are independent of RL."""
 
 from feelgood.samplers import diagnostics
 from feelgood.samplers.base import Info, Sampler, SamplerState, from_optax, sample, to_optax

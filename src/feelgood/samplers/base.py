@@ -1,4 +1,4 @@
-"""What a sampler is, and how first-order ones are built.
+"""The record of a sampler, and how first-order samplers are built.
 
 A sampler moves a pytree of parameters so that, after many steps, it is distributed as exp(−β·U), for a potential
 `U: params -> scalar` and an inverse temperature β. It is a record of pure functions and holds no state of its own.
@@ -143,7 +143,7 @@ def from_optax(transform: optax.GradientTransformation) -> Sampler:
 
     def step(key: PRNGKey, state: SamplerState, potential: Potential) -> tuple[SamplerState, Info]:
         value, gradient = jax.value_and_grad(potential)(state.params)
-        # Optax hands its line searches' `value_fn` every argument that they do not know, so here the key.
+        # Optax passes unknown arguments on to the `value_fn` of its line searches, so the key arrives here.
         again = lambda params, key=None: potential(params)
         updates, memory = transform.update(
             gradient, state.memory, state.params, key=key, value=value, grad=gradient, value_fn=again
@@ -222,7 +222,7 @@ def sample(
       sampler: any sampler of this package.
       potential: U, held fixed along the chain.
       params: where the chain starts: a pytree of floating-point arrays, or a number. Leaves that are not arrays or not
-        floating-point (functions and counters in a model of Equinox, say) stay as they are, and `potential` finds them
+        floating-point (functions and counters in a model of Equinox, say) are not changed, and `potential` finds them
         in their places.
       num_steps: steps taken after the burn-in.
       burn_in: steps taken first, whose positions are not returned.

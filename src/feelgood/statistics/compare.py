@@ -1,4 +1,4 @@
-"""Two agents, or two runs of the same ones, side by side: what differs, and whether the data can tell."""
+"""Comparison of two agents or two runs, task by task, with confidence intervals."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ ALL = "all tasks"
 
 
 class Side(NamedTuple):
-    """One side of a comparison: its name, its final scores, its columns, and the time at which its runs end."""
+    """One side of a comparison: name, final scores, columns, and the time at which its runs end."""
 
     name: str
     scores: pd.DataFrame
@@ -34,7 +34,7 @@ class Side(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """A row per agent and task, what the scores are, whether small ones are good, and what a reader must know."""
+    """Both names, the kind of score, whether lower is better, a row per agent and task, and caveats."""
 
     a: str
     b: str
@@ -65,7 +65,7 @@ def read_side(place: str, table: str | None = None) -> Side:
 
 
 def _pairs(a: Side, b: Side) -> list[tuple[str, str]]:
-    """Which agent of the one stands beside which of the other: those of the same name, or the only ones."""
+    """The pairs of agents to compare: those of the same name, or the only agent of each side."""
     ours, theirs = list(dict.fromkeys(a.scores["agent"])), list(dict.fromkeys(b.scores["agent"]))
     if len(ours) == len(theirs) == 1:
         return [(ours[0], theirs[0])]
@@ -73,7 +73,7 @@ def _pairs(a: Side, b: Side) -> list[tuple[str, str]]:
     if len(ours) > 1 and len(theirs) > 1 and common:
         return common
     raise ValueError(
-        f"which agents to compare is not clear: {a.name} holds {', '.join(ours)} and {b.name} holds "
+        f"the agents to compare are ambiguous: {a.name} holds {', '.join(ours)} and {b.name} holds "
         f"{', '.join(theirs)}; name one of each as FOLDER:AGENT"
     )
 
@@ -82,11 +82,11 @@ def compare(a: Side, b: Side) -> Comparison:
     """Compares final scores task by task.
 
     The difference of means, a − b, and the probability that a run of a beats a run of b, P(X > Y) + P(X = Y)/2, have
-    95% intervals by the bootstrap, the runs of a and of b resampled apart. Where there are several tasks a last row
-    gives both on average over tasks; scores of tasks with different units are not averaged.
+    95% bootstrap intervals; the runs of a and of b are resampled separately. With several tasks, the last row gives
+    both averaged over tasks; scores with different units are not averaged.
 
     Raises:
-      ValueError: if the sides have no task or no kind of score in common, or if it is not clear which agents to take.
+      ValueError: if the sides share no task or no kind of score, or if the agents to compare are ambiguous.
     """
     if a.columns.score != b.columns.score:
         scores = f"{a.columns.score} in {a.name} and {b.columns.score} in {b.name}"
@@ -151,7 +151,7 @@ def _row(
 
 
 def sentence(comparison: Comparison) -> str:
-    """What the comparison says, in a sentence."""
+    """A sentence that summarises the comparison."""
     rows = comparison.rows[comparison.rows["task"] != ALL]
     above, below = int((rows["low"] > 0).sum()), int((rows["high"] < 0).sum())
     better, worse = (below, above) if comparison.lower_is_better else (above, below)

@@ -1,4 +1,4 @@
-"""What results say and how surely: means over tasks, interquartile means, profiles, with bootstrap intervals.
+"""Scores of runs: means, interquartile means and profiles over tasks, with bootstrap intervals.
 
 The statistics are those of Agarwal et al. (2021). Runs of one task are resampled among themselves (a stratified
 bootstrap), so that an interval holds for these tasks and for other seeds. Scores of an agent are one array per task,
@@ -6,8 +6,8 @@ and tasks may have unequal numbers of runs.
 
 References:
   Agarwal, Schwarzer, Castro, Courville, Bellemare (2021), Deep reinforcement learning at the edge of the statistical
-  precipice, and its library rliable, which the tests compare with. (rliable itself asks for arch < 8, which does not
-  load beside pandas 3.)
+  precipice, and its library rliable, which the tests compare with. (rliable itself needs arch < 8, which is
+  incompatible with pandas 3.)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +58,7 @@ class Estimate(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Which columns of a tidy table mean what; `tasks` are those that tell problems apart."""
+    """The columns of a tidy table; the columns `tasks` identify a task."""
 
     agent: str
     tasks: tuple[str, ...]
@@ -67,12 +67,12 @@ class Layout(NamedTuple):
 
     @property
     def lower_is_better(self) -> bool:
-        """Whether a small score is a good one, as with regret."""
+        """Whether a smaller score is better, as for regret."""
         return self.score == "regret"
 
     @property
     def one_scale(self) -> bool:
-        """Whether scores of different tasks are in the same units, so that their mean says something."""
+        """Whether scores of different tasks have the same units and can be averaged."""
         return {"length", "budget", "form"}.issuperset(self.tasks)
 
     def task_names(self, table: pd.DataFrame) -> pd.Series:
@@ -115,8 +115,7 @@ def layout(table: pd.DataFrame) -> Layout:
 def _plain(curves: pd.DataFrame, columns: Layout) -> pd.DataFrame:
     """The columns agent, task, seed, time and score, one row per run and time.
 
-    The score is NaN where it is not finite, or where the parameters were not (`finite`), as argmax makes an action of
-    values that are NaN.
+    The score is NaN if it or the parameters (`finite`) are not finite; argmax returns an action even for NaN values.
     """
     score = curves[columns.score].astype(float)
     is_finite = np.isfinite(score) & (curves["finite"].astype(bool) if "finite" in curves else True)
@@ -138,12 +137,12 @@ def _plain(curves: pd.DataFrame, columns: Layout) -> pd.DataFrame:
 
 
 def check_runs(curves: pd.DataFrame) -> None:
-    """Requires that a run has one row of each time, as it has not where settings are mixed."""
+    """Requires one row per run and time; tables that mix several settings have more."""
     _plain(curves, layout(curves))
 
 
 def diverged(curves: pd.DataFrame) -> str:
-    """Of which agents how many runs end with a score that is not finite, in words; nothing where none does."""
+    """Describes how many runs of each agent diverged; empty if none did."""
     table = _plain(curves, layout(curves)).sort_values("time", kind="stable")
     ends = table.groupby(["agent", "task", "seed"], sort=False).tail(1)
     by_agent = ends.assign(lost=ends["score"].isna()).groupby("agent", sort=False)["lost"].agg(["sum", "count"])
@@ -153,13 +152,13 @@ def diverged(curves: pd.DataFrame) -> str:
 def final_scores(curves: pd.DataFrame, last: int = 10, score: str | None = None) -> pd.DataFrame:
     """One row per run, with columns agent, task, seed, score.
 
-    The score is the mean of a run's last evaluations, the one before training apart; of regret, which is a sum over
-    episodes, it is the last value. Where one of them is not finite, as in a run that diverged, the score is NaN.
+    The score is the mean of a run's last evaluations, without the one before training; for cumulative regret it is the
+    last value. If one of them is not finite, as in a run that diverged, the score is NaN.
 
     Args:
       curves: a table with a row per run and evaluation, see `layout`.
-      last: how many evaluations count.
-      score: the column to take instead of the one that `layout` finds, such as a normalised return.
+      last: number of evaluations to average.
+      score: column to use instead of the one that `layout` finds, such as a normalised return.
     """
     check_count("last", last)
     columns = layout(curves)
@@ -167,7 +166,7 @@ def final_scores(curves: pd.DataFrame, last: int = 10, score: str | None = None)
         check_choice("score", score, curves.columns)
         columns = columns._replace(score=score)
     table = _plain(curves, columns)
-    # Agents and tasks in the order in which the table names them; lengths rise.
+    # Agents and tasks in order of appearance; lengths ascending.
     rising = curves["length"].rank(method="dense") if "length" in columns.tasks else 0
     order = table.assign(rising=rising)[["task", "rising"]].drop_duplicates("task").sort_values("rising", kind="stable")
     places = {
@@ -232,10 +231,10 @@ def bootstrap(statistic: Callable[..., Any], *samples: Runs, num_draws: int = NU
     """A statistic with its 95% percentile interval; runs of each task are resampled among themselves.
 
     Args:
-      statistic: a function of as many samples as given; it keeps leading axes.
+      statistic: a function of the samples that keeps leading axes.
       samples: for each agent, an array of runs for each task.
       num_draws: number of resampled data sets.
-      seed: of the resampling; the same data give the same interval.
+      seed: seed of the resampling; the same data give the same interval.
     """
     check_count("num_draws", num_draws)
     rng = np.random.default_rng(seed)
@@ -271,11 +270,11 @@ def aggregate(scores: pd.DataFrame, statistic: str = "iqm", num_draws: int = NUM
 
 
 def performance_profile(scores: pd.DataFrame, thresholds: Any = None, num_draws: int = NUM_DRAWS) -> pd.DataFrame:
-    """For each agent and threshold the share of all its runs that score more, with a pointwise 95% interval.
+    """The share of each agent's runs above each threshold, with a pointwise 95% interval.
 
     Args:
       scores: a table of final scores.
-      thresholds: where to look; 51 between the smallest and the largest score if not given.
+      thresholds: values of the score; 51 between the smallest and the largest score if not given.
       num_draws: number of resampled data sets.
     """
     finite = scores.loc[np.isfinite(scores["score"]), "score"]
@@ -284,7 +283,7 @@ def performance_profile(scores: pd.DataFrame, thresholds: Any = None, num_draws:
     rows = []
     for agent, tasks in scores_of(scores).items():
         for threshold in np.asarray(thresholds, float):
-            # Only how many runs are above counts, and a resampled number of those is binomial: no need to draw runs.
+            # Only the number of runs above counts, and its bootstrap distribution is binomial: no runs are drawn.
             above = [(int(np.sum(task > threshold)), len(task)) for task in tasks.values()]
             value, low, high = _share(above, num_draws)
             rows.append({"agent": agent, "threshold": float(threshold), "share": value, "low": low, "high": high})
@@ -306,12 +305,12 @@ def probability_of_improvement(
     lower_is_better: bool = False,
     num_draws: int = NUM_DRAWS,
 ) -> Estimate:
-    """How likely a run of one agent beats a run of another, on average over the tasks that both have.
+    """The probability that a run of one agent beats a run of another, averaged over their common tasks.
 
     Args:
-      runs: scores of the one by task.
-      others: scores of the other by task.
-      lower_is_better: whether a small score beats a large one.
+      runs: scores of the first agent by task.
+      others: scores of the second agent by task.
+      lower_is_better: whether the smaller score wins.
       num_draws: number of resampled data sets.
     """
     common = [task for task in runs if task in others]
@@ -325,8 +324,8 @@ def probability_of_improvement(
 def sample_efficiency(curves: pd.DataFrame, statistic: str = "iqm", num_draws: int = 200) -> pd.DataFrame:
     """The statistic of each agent over all of its tasks at every time that all its runs have: agent, time, value, …
 
-    Whole curves are resampled, the same ones at every time. Runs that diverged count until then; times at which a task
-    has none left are left out.
+    Whole curves are resampled, the same ones at every time. A diverged run counts until it diverged; times at which a
+    task has no run left are omitted.
     """
     check_choice("statistic", statistic, STATISTICS)
     columns = layout(curves)

@@ -1,1 +1,1 @@
-"""Experiments as data, and what runs them."""
+"""Studies: options, plans and results of experiments, and the engine that runs them."""

@@ -1,6 +1,6 @@
-"""Cells: the batches of runs inside XLA that studies consist of. A cell is points × seeds of one agent.
+"""Cells: batches of functional runs. A cell is points × seeds of one agent in one environment.
 
-What a cell yields depends on nothing but the cell, so it can run anywhere and is kept under a name of its own.
+The results of a cell depend only on the cell, so it can run anywhere; they are stored under a name that identifies it.
 """
 
 import dataclasses
@@ -32,16 +32,16 @@ __all__ = [
 OPTIMUM = 10.0
 """Return of the best policy on the N-chain."""
 FIRST_TUNING_SEED = 1_000_000
-"""Seeds below it are for reporting, seeds from it on for choosing hyper-parameters."""
+"""Reporting uses seeds below this one; tuning uses this seed and larger ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellOptions(EngineOptions):
-    """Where a study of cells runs, and in which pieces."""
+    """Options of studies that run cells."""
 
     seeds_per_task: int = 0
-    """Seeds of a batch that run as one task; 0 for all of them. Smaller tasks spread better over a cluster, and less is
-    lost with a worker. Batches of another size may differ in rounding; the same ones do not, whatever the engine."""
+    """Seeds per task; 0 for all seeds in one task. Smaller tasks spread better over a cluster, and a lost worker loses
+    less. Results of other batch sizes may differ by rounding; the engine makes no difference."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -49,7 +49,7 @@ class CellOptions(EngineOptions):
 
 
 def check_runs(num_steps: int, num_seeds: int) -> None:
-    """Requires a budget in whole evaluation periods, and seeds for reporting that stay below those for tuning."""
+    """Requires a budget of whole evaluation periods, and reporting seeds below the tuning seeds."""
     check_count("num_steps", num_steps, minimum=1000)
     if num_steps % 1000:
         raise ValueError(f"num_steps must be a multiple of 1000, got {num_steps}")
@@ -63,13 +63,13 @@ class Cell:
     """Points × seeds of one agent in one environment.
 
     Attributes:
-      environment: its name, see `make_environment`.
-      agent: a member of the zoo.
-      stage: what the cell is for; part of its name.
-      points: hyper-parameters, the rest being the recipe's defaults.
-      seeds: of the runs of each point.
+      environment: name of the environment, see `make_environment`.
+      agent: an agent of the zoo.
+      stage: purpose of the cell; part of its name.
+      points: hyper-parameters; others keep the agent's defaults.
+      seeds: seeds of each point.
       num_steps: environment steps of a run.
-      form: of the adaptive samplers.
+      form: form of the adaptive samplers.
     """
 
     environment: str
@@ -82,15 +82,15 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name for progress and logs."""
         return f"{self.environment}/{self.agent}/{self.stage}"
 
 
 def make_environment(name: str):
-    """An environment inside XLA by name: `nchain-N`, `deep_sea-N`, or one of the diagnostic ones.
+    """A functional environment by name: `nchain-N`, `deep_sea-N`, or a diagnostic environment.
 
     Raises:
-      ValueError: if there is none of that name.
+      ValueError: if the name is unknown.
     """
     from feelgood import envs
     from feelgood.envs.diagnostic import DIAGNOSTICS
@@ -106,7 +106,7 @@ def make_environment(name: str):
 
 
 def _settings(cell: Cell):
-    """All hyper-parameters of each point, the config and the options of the agent."""
+    """The complete hyper-parameters of each point, the training config and the agent's options."""
     from feelgood import agents
     from feelgood.training.config import FunctionalConfig
 
@@ -125,22 +125,22 @@ def _digest(cell: Cell) -> str:
 def cell_task(cell: Cell) -> Task:
     """The task of running a cell.
 
-    The file's name holds a hash of all that the runs depend on, defaults included, so that a changed default or grid is
-    run anew and never mixed with old results.
+    The file name holds a hash of everything that the runs depend on, defaults included, so that results of a changed
+    default or grid are never mixed with old ones.
     """
     return Task(cell.name, f"{cell.name.replace('/', '-')}-{_digest(cell)}.parquet", partial(_run, cell))
 
 
 def tables_of(cells: Sequence[Cell], seeds_per_task: int = 0) -> Generator[Sequence[Task], list[Any], list[Any]]:
-    """Part of a plan: asks for cells and returns a table for each.
+    """Part of a plan: requests cells and returns a table for each.
 
     Args:
-      cells: what to run.
+      cells: cells to run.
       seeds_per_task: see `CellOptions`.
 
     Returns:
-      A list of tables: one row per run and evaluation, with columns `point` (place in `points`), `seed`, `step`,
-      `return` and so on, points in order and within each of them seeds in order.
+      A list of tables: one row per run and evaluation, with columns `point` (index into `points`), `seed`, `step`,
+      `return` and so on, ordered by point and then by seed.
     """
     import pandas as pd
 
@@ -161,7 +161,7 @@ def _split(cell: Cell, seeds_per_task: int) -> list[Cell]:
 
 
 def _run(cell: Cell, progress: Any, checkpoint: Path | None):
-    """Trains all runs of a cell at a time."""
+    """Trains all runs of a cell in one batch."""
     import jax.numpy as jnp
     import numpy as np
 
@@ -189,7 +189,7 @@ def _run(cell: Cell, progress: Any, checkpoint: Path | None):
 
 
 def _tabulate(curves, pairs, config):
-    """One row per run and evaluation, the evaluation of the untrained network first."""
+    """One row per run and evaluation, starting with the untrained network."""
     import numpy as np
     import pandas as pd
 

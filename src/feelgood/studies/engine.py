@@ -1,11 +1,11 @@
-"""Where the work of a study is done: here, in several processes, or on a Ray cluster. The results are the same.
+"""Engines run the tasks of a study in this process, in several processes, or on a Ray cluster, with equal results.
 
-A study is a list of plans. A plan is a generator: it yields the tasks that it needs next, is sent their tables and
-returns its result, so that what depends on what (a round of tuning on the one before) is ordinary code. A task is a
-piece of work whose table is kept in a file; a table that is there already is read and not made again.
+A study is a list of plans. A plan is a generator: it yields the tasks that it needs next, receives their tables and
+returns its result, so dependencies (a round of tuning on the previous one) are ordinary code. A task computes a table,
+which is stored in a file; an existing file is read instead of computed again.
 
-Tasks are pure: workers write nothing, and the one process that leads the study keeps each table, whole and once. A task
-whose worker dies is run again from its seeds.
+Tasks are pure: workers write no tables, and the main process writes each table atomically and once. A task whose worker
+dies runs again from its seeds.
 """
 
 import importlib
@@ -31,13 +31,13 @@ MOST_RETRIES = 3
 
 
 class Task(NamedTuple):
-    """A piece of work that makes a table.
+    """A unit of work that computes a table.
 
     Attributes:
-      name: for people.
-      file: name of the table's file; another for everything that makes another table.
-      run: `(progress, checkpoint) -> table`, with a bar that has `task` (see `feelgood.runs.progress`) and a path
-        where unfinished work can be kept, or None where it cannot. For a cluster, it must pickle.
+      name: name for progress and logs.
+      file: file name of the table, unique to the settings that produce it.
+      run: `(progress, checkpoint) -> table`, with a progress bar (see `feelgood.runs.progress`) and a path for a
+        checkpoint, or None if checkpoints are not possible. On a cluster it must pickle.
     """
 
     name: str
@@ -49,13 +49,13 @@ Plan = Generator[Sequence[Task], list[Any], Any]
 
 
 class Engine(NamedTuple):
-    """What runs tasks.
+    """Runs tasks.
 
     Attributes:
-      submit: `task -> handle`, hands a task over.
-      first: `handles -> (i, table)`, waits until one of the tasks that were handed over is done: the i-th.
-      num_plans: how many plans are under way at a time.
-      facts: what is known of it for the manifest, lists of words, filled in as it works.
+      submit: `task -> handle`, submits a task.
+      first: `handles -> (i, table)`, waits until a submitted task is done and returns its index and table.
+      num_plans: number of plans that are active at a time.
+      facts: lists of text for the manifest, filled in during the work.
     """
 
     submit: Callable[[Task], Any]
@@ -66,15 +66,14 @@ class Engine(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """Where a study runs; what comes out does not depend on it."""
+    """Where a study runs; its results do not depend on these options."""
 
     engine: Literal["local", "ray"] = "local"
-    """What runs the work: local, this machine; ray, a Ray cluster, all that is independent at once (needs the extra
-    ray)."""
+    """local: run on this machine. ray: run independent tasks in parallel on a Ray cluster (needs the extra ray)."""
     ray_address: str = ""
-    """Of the cluster, for the engine ray; empty for what RAY_ADDRESS says, or else a cluster on this machine alone."""
+    """Address of the Ray cluster; empty for the value of RAY_ADDRESS, or a new cluster on this machine."""
     num_processes: int = 1
-    """Tasks that run at a time with the engine local, each in a process of its own; with 1, in this one."""
+    """Number of tasks that run in parallel with the engine local, each in its own process."""
 
     def __post_init__(self):
         check_choice("engine", self.engine, ("local", "ray"))
@@ -88,13 +87,13 @@ class EngineOptions:
 
 
 def carry_out(plans: Sequence[Plan], folder: Path, engine: Engine, done: Callable[[str], None] = lambda _: None):
-    """Carries out plans and returns their results, in order.
+    """Runs plans and returns their results, in order.
 
     Args:
-      plans: each is begun, sent the tables of the tasks it yields, and so on to its end.
-      folder: where tables are kept; those that are there are not made again, whoever asks for them.
-      engine: what runs the tasks.
-      done: called with the name of the last task of each plan that ended.
+      plans: generators that yield tasks and receive their tables.
+      folder: folder of the tables; existing tables are not computed again.
+      engine: engine that runs the tasks.
+      done: called with the name of the last task of each finished plan.
     """
     from feelgood.runs import store
 
@@ -134,14 +133,14 @@ def carry_out(plans: Sequence[Plan], folder: Path, engine: Engine, done: Callabl
 def run_plans(
     options: EngineOptions, plans: Sequence[Plan], output: Path, facts: dict[str, Any], *, title: str = ""
 ) -> list[Any]:
-    """Carries out the plans of a study on the engine of its options, with a bar.
+    """Runs the plans of a study on the engine of its options, with a progress bar.
 
     Args:
-      options: of the study.
+      options: options of the study.
       plans: see `carry_out`.
-      output: the study's folder; tables are kept in its `cells`.
-      facts: what the engine knows of itself is added here, see `store.recorded`.
-      title: of a bar that counts plans; empty where tasks that run here have bars of their own.
+      output: the study's folder; tables are stored in its subfolder `cells`.
+      facts: receives the engine's facts, see `store.recorded`.
+      title: title of a bar that counts plans; empty if local tasks have their own bars.
     """
     from feelgood.runs.progress import bar
 
@@ -168,7 +167,7 @@ def _checkpoint(folder: Path, file: str) -> Path:
 
 
 def local(folder: Path, progress: Any) -> Engine:
-    """Runs tasks here, one plan and one task after the other, with checkpoints in `folder`."""
+    """Runs tasks one after the other in this process, with checkpoints in `folder`."""
 
     def first(tasks: Sequence[Task]) -> tuple[int, Any]:
         return 0, tasks[0].run(progress, _checkpoint(folder, tasks[0].file))
@@ -178,10 +177,10 @@ def local(folder: Path, progress: Any) -> Engine:
 
 @contextmanager
 def in_processes(folder: Path, progress: Any, num_processes: int) -> Iterator[Engine]:
-    """Runs tasks here, `num_processes` at a time, each in a process of its own, with checkpoints in `folder`.
+    """Runs up to `num_processes` tasks at a time, each in its own process, with checkpoints in `folder`.
 
-    It pays where one task leaves a part of the machine idle, as a run on Atari does. Ctrl-C, or a task that fails,
-    stops the others; each keeps its checkpoint first.
+    This is useful if one task does not use the whole machine, as on Atari. After Ctrl-C or a failed task, the other
+    tasks write their checkpoints and stop.
     """
     from feelgood.training.batch import Interrupted, stop_on_signal
 
@@ -195,7 +194,7 @@ def in_processes(folder: Path, progress: Any, num_processes: int) -> Iterator[En
                     if task.file not in running and len(running) < num_processes:
                         checkpoint = _checkpoint(folder, task.file)
                         running[task.file] = Worker(task.name, task.run, checkpoint, settings, progress)
-                # A process that died may not show in its pipe, where one that it began holds that too.
+                # The pipe of a dead process may stay open if a child of that process holds it too.
                 connection.wait([worker.pipe for worker in running.values()], timeout=1.0)
                 for file, worker in running.items():
                     if worker.has_news() and worker.hear():
@@ -211,14 +210,14 @@ def in_processes(folder: Path, progress: Any, num_processes: int) -> Iterator[En
                 worker.stop()
             for worker in running.values():
                 worker.wait()
-        except BaseException:  # Ctrl-C again, say
+        except BaseException:  # a second Ctrl-C, for example
             for worker in running.values():
                 worker.kill()
             raise
 
 
 def _settings() -> dict[str, Any]:
-    """What processes that work for this one must know of its JAX."""
+    """The settings of JAX that worker processes must share."""
     import jax
 
     names = ("jax_num_cpu_devices", "jax_platforms", "jax_compilation_cache_dir", "jax_enable_x64")
@@ -229,7 +228,7 @@ _SILENT = SimpleNamespace(task=lambda name, total: nullcontext(lambda progress: 
 
 
 def _work(run: Callable[..., Any], settings: Mapping[str, Any]) -> tuple[Any, str]:
-    """Runs a task on a worker, with JAX set up as in the process that leads; also says what it ran on."""
+    """Runs a task on a worker, with JAX set up as in the main process; also returns the device."""
     import jax
 
     set_up_jax(settings)
@@ -240,14 +239,14 @@ def _work(run: Callable[..., Any], settings: Mapping[str, Any]) -> tuple[Any, st
 
 @contextmanager
 def on_ray(address: str = "") -> Iterator[Engine]:
-    """Runs tasks on a Ray cluster, as many at a time as it has room for.
+    """Runs tasks on a Ray cluster, as many at a time as fit.
 
-    Where the cluster has GPUs a task gets one. Where it has none, a task gets as many cores as JAX has devices in this
-    process, and spreads its runs over as many devices: the same bits as here. Workers must be able to import feelgood.
-    The cluster is first spoken to when there is a task for it; on leaving, tasks that are not done are cancelled.
+    If the cluster has GPUs, each task gets one. Otherwise a task gets as many cores as JAX has devices in this process,
+    and spreads its runs over as many devices, so that the results are identical bit for bit. Workers must be able to
+    import feelgood. The connection is made when the first task is submitted; on exit, unfinished tasks are cancelled.
 
     Args:
-      address: of the cluster; empty for what RAY_ADDRESS says, or else a cluster on this machine alone.
+      address: address of the cluster; empty for the value of RAY_ADDRESS, or a new cluster on this machine.
     """
     import jax
 
@@ -297,13 +296,13 @@ def on_ray(address: str = "") -> Iterator[Engine]:
 
 
 def _connect(ray: Any, address: str) -> None:
-    # A cluster that is begun here tells nobody outside.
+    # No usage statistics for a cluster that is started here.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     asked = address or os.environ.get("RAY_ADDRESS", "")
     host, _, port = asked.rpartition(":")
     try:
         if host and port.isdecimal() and "/" not in host:
-            # Ray itself would try for many minutes.
+            # Ray itself would retry for many minutes.
             socket.create_connection((host, int(port)), timeout=10).close()
         ray.init(address=address or None, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     except (OSError, ValueError) as error:

@@ -1,8 +1,8 @@
-"""The frontier on the N-chain: the longest chain that each agent still solves.
+"""The frontier on the N-chain: the longest chain that each agent solves.
 
-A length is held by an agent if at least 80% of its seeds score at least 9 (16 of 20). Lengths are tried in rising
-order, with default hyper-parameters, and an agent that failed at two in a row is not tried further. There are two
-budgets: one for all lengths, and one that grows with N.
+An agent solves a length if at least 80% of its seeds score at least 9 (16 of 20). Lengths are tried in increasing order
+with default hyper-parameters, and an agent stops after two failures in a row. There are two budgets: one for all
+lengths, and one that grows with N.
 """
 
 import itertools
@@ -29,9 +29,9 @@ class FrontierStudy(CellOptions):
     agents: tuple[str, ...] = ("steady_fg_ulmcdqn", "fg_ulmcdqn", "ulmcdqn", "dqn")
     """Agents."""
     lengths: tuple[int, ...] = LENGTHS
-    """Chain lengths N, rising."""
+    """Chain lengths N, in increasing order."""
     budgets: tuple[Literal["fixed", "growing"], ...] = ("fixed", "growing")
-    """fixed: `num_steps` at every length. growing: `num_steps` at N = 100 and in proportion to N beyond."""
+    """fixed: `num_steps` at every length. growing: `num_steps` up to N = 100, and in proportion to N beyond."""
     num_steps: int = 100_000
     """Environment steps of a run at N = 100."""
     num_seeds: int = 20
@@ -48,7 +48,7 @@ class FrontierStudy(CellOptions):
         for length in self.lengths:
             check_count("lengths", length, minimum=4)
         if sorted(set(self.lengths)) != list(self.lengths):
-            raise ValueError(f"lengths must rise, got {self.lengths!r}")
+            raise ValueError(f"lengths must increase, got {self.lengths!r}")
         check_runs(self.num_steps, self.num_seeds)
 
     def steps(self, budget: str, length: int) -> int:
@@ -59,14 +59,14 @@ class FrontierStudy(CellOptions):
 
 
 FILES = {
-    "frontier.csv": "a row per agent, budget and length that was tried, and whether the agent held it",
+    "frontier.csv": "a row per agent, budget and length that was tried, and whether the agent solved it",
     "frontier.png": "share of good seeds against length",
     "frontier.pdf": "share of good seeds against length",
 }
 
 
 def plan(study: FrontierStudy, agent: str, budget: str) -> Plan:
-    """Tries one agent at rising lengths; returns a list of summaries, each with the number of seeds at 9 or more."""
+    """Tries one agent at increasing lengths; returns summaries with the number of seeds that score at least 9."""
     from feelgood.studies.nchain import tables as results
 
     rows, failures = [], 0

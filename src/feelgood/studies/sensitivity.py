@@ -1,6 +1,6 @@
 """Sensitivity on the N-chain, after the paper's Figure 3: score against feel-good weight and against friction.
 
-One hyper-parameter at a time moves away from its default; all points of an agent run as one batch, on the same seeds.
+One hyper-parameter is varied at a time; all points of an agent run as one batch, on the same seeds.
 """
 
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ AGENTS = ("fg_ulmcdqn", "steady_fg_ulmcdqn")
 
 @dataclass(frozen=True)
 class SensitivityStudy(CellOptions):
-    """Score on the N-chain against feel-good weight and friction, all else at its default."""
+    """Score on the N-chain against feel-good weight and friction, with defaults otherwise."""
 
     agents: tuple[str, ...] = AGENTS
-    """Agents, of those that have both hyper-parameters."""
+    """Agents; they need both hyper-parameters."""
     length: int = 25
     """Chain length N."""
     num_steps: int = 10_000
@@ -43,7 +43,7 @@ class SensitivityStudy(CellOptions):
 
 
 def points() -> list[tuple[str, float]]:
-    """Every hyper-parameter with every value it takes."""
+    """All pairs of a hyper-parameter and a value."""
     return [(name, value) for name, values in VALUES.items() for value in values]
 
 
@@ -55,7 +55,7 @@ FILES = {
 
 
 def plan(study: SensitivityStudy, agent: str) -> Plan:
-    """One agent at all points; returns a summary of each."""
+    """Runs one agent at all points; returns a summary of each point."""
     from feelgood.studies.nchain import tables as results
 
     values = [{name: value} for name, value in points()]

@@ -1,7 +1,7 @@
-"""A sweep: one agent on one environment, every point of a grid, chosen by halving, the winner measured anew.
+"""A sweep: a grid search for one agent in one environment by successive halving.
 
-The winner's score on the seeds that chose it is the largest of many noisy means, and so too high on average. It is
-therefore run again on fresh seeds that no choice has seen, and both scores are shown beside each other.
+The winner's score on its tuning seeds is the largest of many noisy means, and so too high on average. The winner is
+therefore run again on fresh seeds, and both scores are reported.
 """
 
 import itertools
@@ -22,19 +22,19 @@ __all__ = ["SweepStudy", "run"]
 
 @dataclass(frozen=True)
 class SweepStudy(CellOptions):
-    """Every point of a grid for one agent on one environment; the winner is measured on seeds that chose nothing."""
+    """Grid search for one agent in one environment; the winner is measured on fresh seeds."""
 
     agent: str = "fg_ulmcdqn"
-    """Agent."""
+    """Agent; `feelgood list agents` lists them."""
     environment: str = "nchain-25"
-    """Environment: nchain-N, deep_sea-N, or a diagnostic one; `feelgood list environments` names them."""
+    """Environment: nchain-N, deep_sea-N, or a diagnostic one; see `feelgood list environments`."""
     grid: tuple[str, ...] = ()
-    """Values to try, as in step_size=1e-2,1e-3 friction=1,0.1; empty for the agent's grid in the study nchain. What is
-    not named stays at its default."""
+    """Values to try, as in step_size=1e-2,1e-3 friction=1,0.1; empty for the agent's grid in the study nchain. Other
+    hyper-parameters keep their defaults."""
     tuning_seeds: tuple[int, ...] = (4, 8)
-    """Tuning seeds in each round of halving, fresh ones in each."""
+    """Number of fresh tuning seeds in each round of halving."""
     num_kept: int = 8
-    """Least number of points that go on to the next round; ties and near ties go on too."""
+    """Smallest number of points that advance to the next round; ties and near ties advance too."""
     num_seeds: int = 20
     """Fresh seeds that the winner is reported on."""
     num_steps: int = 10_000
@@ -58,14 +58,14 @@ class SweepStudy(CellOptions):
 
 
 FILES = {
-    "sweep.csv": "every point of the grid: mean score on tuning seeds, its standard error, their number, and who won",
+    "sweep.csv": "every point of the grid: mean score on tuning seeds, standard error, number of seeds, and the winner",
     "curves.parquet": "the winner on fresh seeds, a row per run and evaluation",
-    "summary.md": "what won, and its score on tuning seeds and on fresh ones",
+    "summary.md": "the winner, and its score on tuning seeds and on fresh seeds",
 }
 
 
 def plan(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> Plan:
-    """Halving on tuning seeds, then the winner on fresh ones; returns all points, and the winner's curves."""
+    """Halving on tuning seeds, then the winner on fresh seeds; returns all points and the winner's curves."""
 
     def cell(stage: str, points: Sequence[Mapping[str, float]], seeds: Sequence[int]) -> Cell:
         return Cell(study.environment, study.agent, stage, points, seeds, study.num_steps, study.form)
@@ -96,7 +96,7 @@ def run(study: SweepStudy, report=print) -> list[Path]:
 
 
 def _check(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> None:
-    """Refuses what cannot run before anything is written: an unknown environment, and points that make no agent."""
+    """Raises errors before anything is written: unknown environments and invalid hyper-parameters."""
     from feelgood import agents
 
     spec = make_environment(study.environment).spec
@@ -108,7 +108,7 @@ def _check(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> None:
 
 
 def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10) -> str:
-    """The best points as a table, and the winner's two scores in words."""
+    """A table of the best points, and a sentence with the winner's two scores."""
     from feelgood.statistics import diverged, final_scores, interval
 
     names = list(itertools.takewhile(lambda name: name != "count", points.columns))
@@ -128,7 +128,7 @@ def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10
         "",
         f"Of {len(points)} points for {study.agent} on {study.environment}, {chosen} won.",
         f"Its score on the {winner['count']:.0f} tuning seeds that chose it is {winner['score']:.2f}; as the best of "
-        f"{len(points)} it is too high on average. On {study.num_seeds} fresh seeds, which chose nothing, it is "
+        f"{len(points)} it is too high on average. On {study.num_seeds} fresh seeds it is "
         f"{fresh:.2f} ± {error:.2f} (95% confidence interval): report this one."
         + (f" Runs that diverged are left out: {lost}." if lost else ""),
     ]

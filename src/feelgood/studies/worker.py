@@ -1,4 +1,4 @@
-"""A process of its own for a task of a study: what it is told, what it tells, and how it ends."""
+"""A worker process for one task of a study: start, messages and shutdown."""
 
 import multiprocessing
 import os
@@ -18,7 +18,7 @@ _CONTEXT = multiprocessing.get_context("spawn")
 
 
 def set_up_jax(settings: Mapping[str, Any]) -> None:
-    """Sets JAX up as in another process, from what its `jax.config` says."""
+    """Applies settings of another process's `jax.config` to JAX."""
     import jax
 
     for name, value in settings.items():
@@ -27,19 +27,19 @@ def set_up_jax(settings: Mapping[str, Any]) -> None:
 
 
 class Worker:
-    """A task that runs in a process of its own, to be listened to.
+    """A task that runs in its own process and sends messages through a pipe.
 
-    The process ends with this one, however that ends.
+    The process ends whenever this one ends.
 
     Args:
-      name: of the task, for people.
+      name: name of the task.
       run: `(progress, checkpoint) -> table`; must pickle.
-      checkpoint: where unfinished work can be kept.
-      settings: of JAX, see `set_up_jax`.
-      progress: a bar, see `feelgood.runs.progress`; it gets what the task reports.
+      checkpoint: path for the task's checkpoint.
+      settings: settings of JAX, see `set_up_jax`.
+      progress: a bar for the task's reports, see `feelgood.runs.progress`.
 
     Attributes:
-      pipe: readable when there is something to hear.
+      pipe: readable when there is a message.
     """
 
     def __init__(
@@ -49,24 +49,24 @@ class Worker:
         self._is_ready, self._has_ended, self._table, self._error = False, False, None, None
         self.pipe, theirs = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(target=_work, args=(theirs, run, checkpoint, settings))
-        with _deaf_to_ctrl_c():
+        with _sigint_blocked():
             self._process.start()
         theirs.close()
 
     def has_news(self, seconds: float = 0.0) -> bool:
-        """Whether there is something to hear, or the process has ended; waits so long for it."""
+        """Whether there is a message or the process has ended; waits up to `seconds`."""
         return self.pipe.poll(seconds) or not self._process.is_alive()
 
     def hear(self) -> bool:
-        """Waits for what the task says next; whether it has ended with that."""
+        """Waits for the next message and handles it; returns whether the task has ended."""
         while not self.has_news(1.0):
             pass
         try:
-            if not self.pipe.poll():  # whatever else holds the other end of the pipe
+            if not self.pipe.poll():  # another process may hold the other end
                 raise EOFError
             kind, *what = self.pipe.recv()
         except (EOFError, OSError, pickle.UnpicklingError):
-            self._process.kill()  # where it lives, it cannot be understood any more
+            self._process.kill()  # its messages can no longer be read
             self._process.join()
             reason = f"its process ended with code {self._process.exitcode}"
             kind, what = "error", [ChildProcessError(f"task {self._name} was lost: {reason}")]
@@ -87,7 +87,7 @@ class Worker:
         return self._has_ended
 
     def result(self) -> Any:
-        """The table of a task that has ended; raises what the task raised."""
+        """The table of a finished task; raises the task's error."""
         self._bars.close()
         self._process.join()
         if self._error is not None:
@@ -95,7 +95,7 @@ class Worker:
         return self._table
 
     def stop(self) -> None:
-        """Asks the task to keep what it has and to end; one that has not begun ends at once."""
+        """Asks the task to write its checkpoint and end; a task that has not started ends at once."""
         while not (self._is_ready or self._has_ended) and self.pipe.poll():
             self.hear()
         if not self._is_ready:
@@ -105,21 +105,21 @@ class Worker:
                 os.kill(self._process.pid, signal.SIGINT)
 
     def wait(self) -> None:
-        """Waits for a task that was asked to end."""
+        """Waits for the end of a stopped task."""
         while not self._has_ended:
             self.hear()
         self._bars.close()
         self._process.join()
 
     def kill(self) -> None:
-        """Ends the task at once."""
+        """Kills the process."""
         self._process.kill()
 
 
 @contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
-    """What is started here does not hear Ctrl-C until it asks for it; this process hears it later."""
-    resource_tracker.ensure_running()  # or the first start of a process would begin to listen again
+def _sigint_blocked() -> Iterator[None]:
+    """Blocks SIGINT in child processes until they unblock it; here the signal is delivered afterwards."""
+    resource_tracker.ensure_running()  # starting it later would unblock SIGINT
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -127,11 +127,11 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
-# In the process of the task.
+# The code below runs in the worker process.
 
 
 def _work(pipe: Any, run: Callable[..., Any], checkpoint: Path, settings: Mapping[str, Any]) -> None:
-    os.setpgrp()  # Ctrl-C is for the process that leads, which passes it on
+    os.setpgrp()  # the main process handles Ctrl-C and forwards it
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # others use the accelerator too
     try:
@@ -139,11 +139,11 @@ def _work(pipe: Any, run: Callable[..., Any], checkpoint: Path, settings: Mappin
         signal.signal(signal.SIGINT, signal.default_int_handler)
         pipe.send(("ready",))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        said = pickle.dumps(("table", run(_Telling(pipe), checkpoint)))
+        message = pickle.dumps(("table", run(_RemoteBar(pipe), checkpoint)))
     except BaseException as error:
-        said = pickle.dumps(("error", _portable(error)))
+        message = pickle.dumps(("error", _portable(error)))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    pipe.send_bytes(said)
+    pipe.send_bytes(message)
 
 
 def _end_with_parent() -> None:
@@ -154,7 +154,7 @@ def _end_with_parent() -> None:
 
 
 def _portable(error: BaseException) -> BaseException:
-    """An error that can be sent, with its traceback as a note."""
+    """A picklable error, with its traceback as a note."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -163,8 +163,8 @@ def _portable(error: BaseException) -> BaseException:
     return error
 
 
-class _Telling:
-    """A bar whose reports go to the process that leads."""
+class _RemoteBar:
+    """A bar that sends its reports to the main process."""
 
     def __init__(self, pipe: Any):
         self._pipe = pipe
@@ -172,7 +172,7 @@ class _Telling:
     @contextmanager
     def task(self, name: str, total: int) -> Iterator[Callable[[Any], None]]:
         self._pipe.send(("begin", name, total))
-        # What a batch of runs reports holds all its curves.
+        # The reports of a batch hold all its curves, which need not be sent.
         light = lambda report: report._replace(curves=None) if hasattr(report, "curves") else report
         try:
             yield lambda report: self._pipe.send(("report", light(report)))

@@ -126,14 +126,14 @@ def test_evaluations_are_counted_below_inside_and_above_the_range_of_published_s
     theirs = pd.concat([curve("alien", "ulmcdqn", 0, [0, 20, 40]), curve("alien", "ulmcdqn", 1, [0, 10, 60, 80])])
     ours = pd.concat([curve("alien", "ulmcdqn", 0, [0, 9, 60, 500]), curve("alien", "ulmcdqn", 1, [1, 15, np.nan])])
     # At 1.2 million only one published seed is left, at 1.6 million none; what diverged is nowhere.
-    assert atari.beside(ours, theirs) == {"below": 1, "inside": 3, "above": 2}
+    assert atari.place_counts(ours, theirs) == {"below": 1, "inside": 3, "above": 2}
     late = curve("alien", "ulmcdqn", 0, [0, 15, 50, 80, 7])
-    assert atari.beside(late, theirs) == {"below": 0, "inside": 4, "above": 0}
+    assert atari.place_counts(late, theirs) == {"below": 0, "inside": 4, "above": 0}
     between = curve("alien", "ulmcdqn", 0, [11, 33, 69, 80])
     between["frame"] += 200_000  # where seed 0 is at 10, 30, and seed 1 at 5, 35, 70
-    assert atari.beside(between, theirs) == {"below": 1, "inside": 1, "above": 1}
+    assert atari.place_counts(between, theirs) == {"below": 1, "inside": 1, "above": 1}
     # Somebody's single precision is no difference.
-    assert atari.beside(curve("a", "b", 0, [32.2]), curve("a", "b", 3, [float(np.float32(32.2))]))["inside"] == 1
+    assert atari.place_counts(curve("a", "b", 0, [32.2]), curve("a", "b", 3, [float(np.float32(32.2))]))["inside"] == 1
     summary = atari.summarise(ours, theirs)
     assert summary[["below", "inside", "above"]].to_numpy().tolist() == [[1, 3, 2]]
     assert "| 1, 3, 2 |" in atari.as_markdown(summary, atari.overall(ours))

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-# What the bounds are made of.
+# Terms of the bounds.
 
 
 def decoupling_coefficient_bound(dimension: int, horizon: int, num_episodes: int) -> float:

@@ -1,4 +1,4 @@
-"""What draws alone tell of a chain: how fast it forgets, and whether several chains agree.
+"""Diagnostics of chains from draws alone: autocorrelation, effective sample size and agreement of chains.
 
 Draws have shape (chains, steps, ...) and a single chain (steps, ...); statistics are taken for each entry of the
 trailing axes on its own. Where all draws of an entry are equal its statistics are NaN. Of draws that are a pytree,
@@ -32,7 +32,7 @@ def autocorrelation(x: Any) -> Any:
 
 
 def autocorrelation_time(x: Any) -> Any:
-    """How many steps of a chain are worth one independent draw.
+    """The number of steps that carry as much information as one independent draw.
 
     τ = 1 + 2 Σ_{t≥1} ρ_t, the sum cut off as in `effective_sample_size`.
 

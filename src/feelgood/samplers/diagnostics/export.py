@@ -17,7 +17,7 @@ def to_arviz(draws: Any) -> Any:
         arrays are left out.
 
     Returns:
-      What `arviz.from_dict` makes of them: each leaf a variable of the posterior, named by its path in the pytree with
+      The result of `arviz.from_dict`: each leaf a variable of the posterior, named by its path in the pytree with
       dots between ("layers.0.weight"); a single array is named "params".
 
     Raises:

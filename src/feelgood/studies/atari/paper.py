@@ -1,11 +1,11 @@
-"""The paper's games, and its table of scores.
+"""The paper's games and its table of scores.
 
-The paper says that its table (`table:atari_score_final`) presents the maximal score of each run, averaged over five
-seeds. Its numbers do not agree with that. The authors' released curves hold six of the nine agents on all eight games:
-the mean of the *last five* evaluations lies within the table's own ± in all 48 cases, half of them within a tenth of
-it; the mean of the last ten does in 43; the mean of the maxima in 7, and is typically three times the ± too high. So
-tables give both: `max`, as the paper says, and `last_5`, which its numbers match. `last_10` is the score of the other
-studies in this package.
+According to the paper, its table (`table:atari_score_final`) gives the maximal score of each run, averaged over five
+seeds. The authors' released curves contradict this. They cover six of the nine agents on all eight games: the mean of
+the *last five* evaluations is within the table's own ± in all 48 cases, half of them within a tenth of it; the mean of
+the last ten in 43 cases; the mean of the maxima in 7, and it is typically three times the ± too high. Our tables
+therefore give both `max`, the paper's definition, and `last_5`, which its numbers match. `last_10` is the score of the
+other studies in this package.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ HUMAN: dict[str, float] = _by_game(7128.0, 30.0, 3351.0, 30826.0, 6464.0, 13455.
 RANDOM: dict[str, float] = _by_game(228.0, 0.0, 173.0, 1027.0, -229.0, 164.0, 1263.0, 0.0)
 """Scores of random play, from the paper's table."""
 
-# Read as: score ± 95% confidence interval, after 50 million frames, in the order of the games.
+# (score, half-width of its 95% confidence interval) after 50 million frames, in the order of the games.
 PAPER_SCORES: dict[str, dict[str, tuple[int, int]]] = {
     "iqn": _by_game((1691, 155), (34, 0), (413, 31), (11229, 1098), (-5, 4), (14324, 643), (1082, 258), (3, 3)),
     "bootstrapped_dqn": _by_game(
@@ -49,8 +49,7 @@ PAPER_SCORES: dict[str, dict[str, tuple[int, int]]] = {
         (2030, 446), (34, 0), (844, 312), (14044, 1220), (-9, 9), (14385, 579), (1278, 851), (1198, 198)
     ),
 }
-"""The paper's table of scores, as printed: by agent and game, the score and what stands behind its ±. (That C51 has
-1878 ± 1878 on Alien looks like a slip.)"""
+"""The paper's table as printed: score and ± by agent and game. (C51's 1878 ± 1878 on Alien looks like a misprint.)"""
 
 AGENTS = tuple(PAPER_SCORES)
 """The agents of the paper's table of scores, in its order."""

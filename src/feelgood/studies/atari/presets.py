@@ -1,25 +1,25 @@
 """Presets of the Atari study.
 
-What `paper` stands for, and where it is not what the paper did:
+`paper` is the paper's protocol with these differences:
 
 - 300 environments step in parallel instead of one, in three groups that take turns, at the same replay ratio: one
-  gradient step for 10 environment steps, done in blocks of 10.
-- They do not all follow the newest parameters: 50 positions of the chain act at the same time, each in its share of the
-  environments for 50 steps of each, 1000 gradient steps, before the newest takes its place. In the paper's single
-  environment too, what is in the replay comes of ever other parameters.
-- The step in which an environment resets itself counts as a step, and in its first 500 steps each environment begins
-  anew once, at a time of its own, so that they do not all play the same.
-- The stack of an episode's first observation is its first frame repeated.
-- Learning begins after 20,000 steps; the paper does not say when.
-- Every agent has double targets over three steps, as the paper's own have; the scores that it gives for IQN, C51 and
-  Prioritized DQN are of other code and another protocol.
-- Hyper-parameters are one point for all games (`feelgood.agents.ZOO`), not the best of a sweep for each.
+  gradient step per 10 environment steps, in blocks of 10.
+- 50 draws of the chain act at the same time, each in its share of the environments, for 50 steps per environment (1000
+  gradient steps). Then the chain's current parameters replace the oldest acting draw. In the paper's single
+  environment, too, the replay holds transitions of many different parameters.
+- The step in which an environment resets counts as a step. Each environment is reset once at a random step within its
+  first 500, so that environments do not run in lockstep.
+- The frame stack of an episode's first observation repeats its first frame.
+- Learning starts after 20,000 steps; the paper does not give a number.
+- Every agent has double targets over three steps, as the paper's own agents do; the paper's scores of IQN, C51 and
+  Prioritized DQN come from other code and another protocol.
+- Hyper-parameters are the same for all games (`feelgood.agents.ZOO`), not the best of a sweep for each game.
 
-`scaled` is the same on pixels divided by 255, with the hyper-parameters that go with them and networks that start
-without biases: what to use, and what was run at length. `sparse` is for games whose rewards are rare, as Venture's are:
-the corrected form of the samplers on pixels divided by 16, with draws that act for 500 steps. `dopamine` is `scaled`
-with sticky actions of probability 0.25 and episodes that end with the game and not with a life. `eta` and `gamma` are
-the paper's Figure 3 on Alien, on pixels divided by 255. `quick` shows that all works, and nothing else.
+`scaled` is the recommended preset: the same with pixels divided by 255, hyper-parameters for this scale, and networks
+whose biases start at 0. `sparse` is for games with rare rewards such as Venture: the corrected form of the samplers,
+pixels divided by 16, and draws that act for 500 steps. `dopamine` is `scaled` with sticky actions of probability 0.25
+and episodes that end with the game instead of a life. `eta` and `gamma` are the paper's Figure 3 on Alien, with pixels
+divided by 255. `quick` is a smoke test.
 """
 
 from typing import Any
@@ -57,16 +57,16 @@ PAPER: dict[str, Any] = {
     "form": "released",
     "init": "torch",
 }
-"""The paper's protocol in parallel environments; see above for what differs."""
+"""The paper's protocol in parallel environments, with the differences listed above."""
 
 SCALED: dict[str, Any] = {**PAPER, "pixel_scale": 1 / 255, "init": "unbiased"}
-"""The same on pixels in [0, 1], where biases would decide what fresh networks do."""
+"""The same with pixels in [0, 1], where initial biases would dominate the actions of untrained networks."""
 
 SPARSE: dict[str, Any] = {**SCALED, "pixel_scale": 1 / 16, "form": "corrected", "draw_steps": 500}
-"""For rewards too rare for the λ that goes with pixels in [0, 1]: features live without it on larger ones."""
+"""For rare rewards: with larger pixel values, features survive without a large λ of the bias."""
 
 DOPAMINE: dict[str, Any] = {**SCALED, "sticky": 0.25, "episode": "game"}
-"""The same learning on the emulator as Dopamine sets it, after Machado et al. (2018)."""
+"""The same learning with Dopamine's emulator settings, after Machado et al. (2018)."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": PAPER,
@@ -80,7 +80,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "agents": ("fg_ulmcdqn",),
         "vary": ("feel_good_weight=1,1e-2,1e-3,1e-4,1e-5",),
     },
-    # The paper tells that very high and very low values fail, but not which ones it tried beside 1 and 10.
+    # The paper reports that very high and very low values fail, but names only 1 and 10.
     "gamma": {**SCALED, "games": ("alien",), "agents": ("ulmcdqn",), "vary": ("friction=100,10,1,0.1,0.01",)},
     "quick": {
         **PAPER,

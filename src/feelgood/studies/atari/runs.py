@@ -1,4 +1,4 @@
-"""One run of the Atari study: what it depends on, how it is carried out, and its curve as a table."""
+"""One run of the Atari study: its settings, its training and its table of evaluations."""
 
 import hashlib
 import json
@@ -47,17 +47,17 @@ class Run:
 
     @property
     def label(self) -> str:
-        """The agent's name in tables; one that is varied tells what is different about it."""
+        """The agent's name in tables, followed by the varied hyper-parameter if there is one."""
         return self.agent if self.varied is None else f"{self.agent} {self.varied[0]}={self.varied[1]:g}"
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name for progress and logs."""
         return f"{self.game}/{self.label}/seed-{self.seed}"
 
 
 class Settings(NamedTuple):
-    """What a run comes down to: hyper-parameters, a `ExternalConfig` and an agent's `Options`."""
+    """Hyper-parameters, an `ExternalConfig` and an agent's `Options`."""
 
     hyper: dict[str, float]
     config: Any
@@ -65,7 +65,7 @@ class Settings(NamedTuple):
 
 
 def settings(run: Run) -> Settings:
-    """All hyper-parameters, the config and the options of the agent."""
+    """The complete settings of a run."""
     from feelgood import agents
     from feelgood.training.config import ExternalConfig
 
@@ -81,13 +81,13 @@ def _digest(run: Run) -> str:
 
 
 def run_task(run: Run, *, checkpoints: bool = True) -> Task:
-    """The task of a run; the file's name holds a hash of all that the run depends on, defaults included."""
+    """The task of a run; the file name holds a hash of everything that the run depends on, defaults included."""
     words = run.name.replace("/", "-").replace(" ", "-")
     return Task(run.name, f"{words}-{_digest(run)}.parquet", partial(_run, run, checkpoints))
 
 
 def plan(run: Run, cells: Path, *, checkpoints: bool = True) -> Plan:
-    """One run; returns its curve. Once that is on disk, the folder that the run was kept in is removed."""
+    """One run; returns its curve. The run's checkpoint folder is removed once the curve is on disk."""
     task = run_task(run, checkpoints=checkpoints)
     (table,) = yield [task]
     shutil.rmtree((cells / task.file).with_suffix(".checkpoint"), ignore_errors=True)
@@ -106,33 +106,35 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
     hyper, config, options = settings(run)
     make = lambda spaces, hyper: agents.make_agent(run.agent, spaces, hyper, options)
     task = atari(run.game, **run.emulator)
-    said: list[str] = []
+    resumed: list[str] = []
     points: list[Any] = []
     with progress.task(run.name, config.num_steps) as report:
         step, speed = 0, 0.0
 
         def show() -> None:
-            told = [f"{FRAMES_PER_STEP * step:,} frames"] if step else []
-            told += [f"{FRAMES_PER_STEP * speed:,.0f} a second"] if speed else []
+            parts = [f"{FRAMES_PER_STEP * step:,} frames"] if step else []
+            parts += [f"{FRAMES_PER_STEP * speed:,.0f} a second"] if speed else []
             if points:
-                told.append(f"score {points[-1].return_:,.0f}" if points[-1].is_finite else "diverged")
-            report(Moment(step, ", ".join(told)))
+                parts.append(f"score {points[-1].return_:,.0f}" if points[-1].is_finite else "diverged")
+            report(Moment(step, ", ".join(parts)))
 
         def tick(now: int, a_second: float) -> None:
             nonlocal step, speed
             step, speed = now, a_second
             show()
 
-        def tell(point) -> None:
+        def record(point) -> None:
             nonlocal step
             points.append(point)
             step = max(step, point.step)  # evaluations are late
             if checkpoint is not None:
-                store.write_so_far(checkpoint, tabulate(run, hyper, points, resumed=bool(said)).assign(agent=run.label))
+                store.write_so_far(
+                    checkpoint, tabulate(run, hyper, points, resumed=bool(resumed)).assign(agent=run.label)
+                )
             show()
 
         def say(text: str) -> None:
-            said.append(text)
+            resumed.append(text)
             report(Moment(None, text))
 
         outcome = train(
@@ -142,18 +144,18 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
             hyper,
             run.seed,
             schedule=agents.anneal,
-            # The name of the engine's own checkpoint is that of a file; a run is kept in a folder.
+            # The engine's checkpoint path is a file name; a run needs a folder.
             folder=checkpoint.with_suffix("") if checkpoints and checkpoint is not None else None,
             label=f"{run.name} {_digest(run)}",
-            report=tell,
+            report=record,
             tick=tick,
             say=say,
         )
-    return tabulate(run, hyper, outcome.curve, resumed=bool(said))
+    return tabulate(run, hyper, outcome.curve, resumed=bool(resumed))
 
 
 def tabulate(run: Run, hyper: Mapping[str, float], curve: Sequence[Any], *, resumed: bool):
-    """One row per evaluation, that of the untrained network first."""
+    """One row per evaluation, starting with the untrained network."""
     import pandas as pd
 
     rows = [

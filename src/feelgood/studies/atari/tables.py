@@ -16,10 +16,10 @@ from feelgood.studies.nchain.charts import SYMBOLS
 
 __all__ = [
     "as_markdown",
-    "beside",
     "human_normalised",
     "overall",
     "per_seed",
+    "place_counts",
     "read_reference",
     "sensitivity",
     "sensitivity_as_markdown",
@@ -40,10 +40,10 @@ _COLUMNS = ("agent", "game", "seed", "frame", "return")
 def read_reference(paths: Sequence[Path]) -> pd.DataFrame:
     """Reads published curves from CSV files with columns agent, game, seed, frame, return.
 
-    Where a run has a frame twice, as restarted runs do, it gets the mean.
+    If a run has a frame twice, as restarted runs do, the mean is used.
 
     Raises:
-      ValueError: if a file cannot be read, lacks a column, or holds what is not a number where there should be one.
+      ValueError: if a file cannot be read, lacks a column, or has text in a numeric column.
     """
     tables = []
     for path in paths:
@@ -67,8 +67,8 @@ def read_reference(paths: Sequence[Path]) -> pd.DataFrame:
 def per_seed(curves: pd.DataFrame) -> pd.DataFrame:
     """One row per run: game, agent, seed, max, last_5, last_10, diverged.
 
-    `max` is the best evaluation after training began, `last_k` the mean of the last k. A run that diverged has no last
-    ones, as nothing was evaluated any more.
+    `max` is the best evaluation after the start of training, `last_k` the mean of the last k. A diverged run has no
+    `last_k`, because evaluation stops.
     """
     rows = []
     for (game, agent, seed), run in curves.groupby(["game", "agent", "seed"], sort=False):
@@ -84,14 +84,13 @@ def per_seed(curves: pd.DataFrame) -> pd.DataFrame:
 _PLACES = ("below", "inside", "above")
 
 
-def beside(curves: pd.DataFrame, published: pd.DataFrame) -> dict[str, int]:
-    """How many evaluations lie below, inside and above the range of others' seeds at the same frame.
+def place_counts(curves: pd.DataFrame, published: pd.DataFrame) -> dict[str, int]:
+    """Counts evaluations below, inside and above the range of published seeds at the same frame.
 
     Args:
-      curves: of one game and agent, any seeds.
-      published: the same of others; between two of their evaluations a seed's curve is taken to be straight, and beyond
-        its last one there is nothing to compare with. Numbers are compared in single precision, as others may have
-        stored theirs.
+      curves: curves of one game and agent.
+      published: published curves of the same game and agent. A seed's curve is interpolated linearly and not
+        extrapolated. Numbers are compared in single precision, because published ones may have been stored so.
     """
     ours = curves[np.isfinite(curves["return"])]
     theirs = [
@@ -100,7 +99,7 @@ def beside(curves: pd.DataFrame, published: pd.DataFrame) -> dict[str, int]:
     ]
     values = ours["return"].to_numpy(np.float32)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # frames that nobody else has
+        warnings.simplefilter("ignore", RuntimeWarning)  # frames beyond all published curves
         low, high = (end(theirs, axis=0).astype(np.float32) for end in (np.nanmin, np.nanmax))
     below, inside, above = values < low, (low <= values) & (values <= high), values > high
     return {name: int(where.sum()) for name, where in zip(_PLACES, (below, inside, above), strict=True)}
@@ -111,8 +110,8 @@ def summarise(curves: pd.DataFrame, published: pd.DataFrame | None = None) -> pd
 
     Args:
       curves: a row per run and evaluation: game, agent, seed, frame, return.
-      published: curves of others, of which `published_last_10` is told after as many frames as ours have, and how
-        many of our evaluations lie below, inside and above the range of their seeds.
+      published: published curves, for `published_last_10` at the same number of frames and the counts of
+        `place_counts`.
 
     Returns:
       Columns game, agent, seeds, frames; max, last_5 and last_10, each with its `_ci`, over the runs that did not
@@ -134,7 +133,7 @@ def summarise(curves: pd.DataFrame, published: pd.DataFrame | None = None) -> pd
             until = same[same["frame"] <= row["frames"]]
             if len(until):
                 row["published_last_10"] = per_seed(until)["last_10"].mean()
-                row |= beside(curves[(curves["game"] == game) & (curves["agent"] == agent)], same)
+                row |= place_counts(curves[(curves["game"] == game) & (curves["agent"] == agent)], same)
         row["diverged"] = int(group["diverged"].sum())
         rows.append(row)
     return pd.DataFrame(rows)
@@ -143,7 +142,7 @@ def summarise(curves: pd.DataFrame, published: pd.DataFrame | None = None) -> pd
 def overall(curves: pd.DataFrame) -> pd.DataFrame:
     """One row per agent that has all games: human-normalised `last_10` over all games and seeds.
 
-    Games that the paper gives no human score for are left out, and so are runs that diverged.
+    Games without a human score in the paper and diverged runs are left out.
 
     Returns:
       Columns agent, games, runs; iqm (interquartile mean) and mean with `_low` and `_high`, 95% intervals of the
@@ -157,7 +156,7 @@ def overall(curves: pd.DataFrame) -> pd.DataFrame:
     scores = scores[scores["agent"].map(have_all).astype(bool)]
     tables = {name: statistics.aggregate(scores, name) for name in ("iqm", "mean")}
     table = tables["iqm"][["agent", "tasks", "runs"]].rename(columns={"tasks": "games"})
-    # One run of a game can only be drawn as it is, which is no interval.
+    # With one run per game the bootstrap gives no interval.
     fewest = scores.groupby(["agent", "task"]).size().groupby("agent").min()
     sure = table["agent"].map(fewest) > 1
     for name, estimates in tables.items():
@@ -210,12 +209,13 @@ def as_markdown(summary: pd.DataFrame, overall: pd.DataFrame) -> str:
     lines = _table(head, rows)
     lines += [
         "",
-        "Maximum: the best evaluation of each seed, averaged over seeds; last 5 and last 10: the mean of so many last "
-        "evaluations; ± is a 95% confidence interval over seeds. Human-normalised: (last 10 − random)/(human − random)."
-        " The paper's figures are called maxima there but agree with the last 5 of its released curves.",
+        "Maximum: the best evaluation of each seed, averaged over seeds. Last 5 and last 10: the mean of the last "
+        "5 or 10 evaluations. ± is a 95% confidence interval over seeds. Human-normalised: (last 10 − random)/(human − "
+        "random). "
+        "The paper calls its scores maxima, but they agree with the last 5 evaluations of its released curves.",
     ]
     if has_published:
-        lines[-1] += " Below, inside, above: how many evaluations lie so to the published seeds at the same frame."
+        lines[-1] += " Below, inside, above: evaluations relative to the range of published seeds at the same frame."
     if summary["diverged"].any():
         which = ", ".join(
             f"{r['diverged']} of {label(str(r['agent']))} on {r['game']}"
@@ -242,7 +242,7 @@ def as_markdown(summary: pd.DataFrame, overall: pd.DataFrame) -> str:
 
 
 def sensitivity(curves: pd.DataFrame) -> pd.DataFrame:
-    """One row per game, agent, parameter and value, scores as in `summarise`; `agent` without what is varied."""
+    """One row per game, agent, parameter and value, with the scores of `summarise`."""
     keys = ["game", "parameter", "value"]
     facts = curves.drop_duplicates(["game", "agent"]).set_index(["game", "agent"])[keys[1:]]
     table = summarise(curves)

@@ -61,12 +61,12 @@ def frontier(table: pd.DataFrame) -> Chart:
         title = _BUDGETS.get(str(budget), str(budget))
         panel = Panel(title, "chain length N", "share of seeds", lines, x_log=True, y_range=(0, 1.04), guides=(0.8,))
         panels.append(panel)
-    note = "Share of seeds that score at least 9; a length is held where it reaches 80%."
+    note = "Share of seeds that score at least 9; an agent solves a length if the share is at least 80%."
     return Chart("frontier", "Share of seeds that score at least 9", note, "frontier", strongest(panels))
 
 
 def sweep(table: pd.DataFrame) -> Chart:
-    """Heat-maps of a sweep over the two hyper-parameters that move the score of an agent most."""
+    """Heat-maps of a sweep over the two hyper-parameters that change an agent's score most."""
     table = table if "agent" in table else table.assign(agent="")
     # A sweep's hyper-parameters are the columns before the number of seeds.
     known = {"agent", "length", "score", "seeds", "diverged"}
@@ -95,7 +95,7 @@ def sweep(table: pd.DataFrame) -> Chart:
     if not panels:
         raise ValueError("a sweep must vary a hyper-parameter, got none that varies")
     note = (
-        "Mean score on tuning seeds over all settings of the other hyper-parameters; shown are the two that move an "
-        "agent's score most. The best of many settings looks better than it is, so winners are reported on fresh seeds."
+        "Mean score on tuning seeds over all settings of the other hyper-parameters, for the two that change "
+        "an agent's score most. The best of many scores is too high on average, so winners are measured on fresh seeds."
     )
     return Chart("sweep", "Sweep", note, "sweep", panels)

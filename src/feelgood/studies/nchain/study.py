@@ -1,11 +1,11 @@
-"""The N-chain study, after the paper's Figure 1: which agents explore deeply, and how far.
+"""The N-chain study, after the paper's Figure 1: deep exploration against chain length.
 
 For each chain length and agent, hyper-parameters are chosen on tuning seeds by halving (all points of the grid on a few
-seeds, the best of them on more) and the winner is run on fresh seeds, the same for every agent. Tuning seeds and
-reporting seeds never meet.
+seeds, the best of them on more), and the winner is run on fresh seeds, the same for every agent. Tuning seeds and
+reporting seeds are disjoint.
 
-The work is cut into cells, one batch of runs each (`feelgood.studies.cells`); a length and an agent make a plan, and
-plans are independent of each other (`feelgood.studies.engine`).
+A cell is one batch of runs (`feelgood.studies.cells`). Each pair of a length and an agent is an independent plan
+(`feelgood.studies.engine`).
 """
 
 import itertools
@@ -21,8 +21,8 @@ from feelgood.studies.engine import Plan, run_plans
 
 __all__ = ["GRIDS", "NChainStudy", "best", "run", "tune", "tuning_seeds"]
 
-# The paper's table `tb:nchain`, widened where its winner lay at an edge. The adaptive agents have one temperature: at
-# the paper's three the noise is below rounding and the scores are those of β = ∞ (docs/reproduction.md).
+# The paper's table `tb:nchain`, widened if its winner was at an edge. The adaptive agents have one temperature: at all
+# three of the paper's the noise is below rounding and the scores are those of β = ∞ (docs/reproduction.md).
 _ADAPTIVE: dict[str, tuple[float, ...]] = {
     "step_size": (1e-2, 1e-3),
     "bias_factor": (3.0, 1.0, 0.1),
@@ -60,10 +60,10 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     "c51": _RATES,
     "iqn": _RATES,
 }
-# Those of the paper and its baselines there.
+# The paper's agents and its baselines.
 _NINE = tuple(GRIDS)[:9]
 
-# What each part of the steady agent is replaced by when it is taken away, from its hyper-parameters.
+# Hyper-parameters that disable one part of the steady agent.
 _PARTS: dict[str, Callable[[dict[str, float]], dict[str, float]]] = {
     "no_falling_step": lambda hyper: {"step_size_end": hyper["step_size"]},
     "no_falling_weight": lambda hyper: {"feel_good_weight_end": hyper["feel_good_weight"]},
@@ -71,7 +71,7 @@ _PARTS: dict[str, Callable[[dict[str, float]], dict[str, float]]] = {
 }
 _PARTS["no_part"] = lambda hyper: {k: v for name in tuple(_PARTS)[:3] for k, v in _PARTS[name](hyper).items()}
 
-# Of a few points of the grid, the best within 10,000 steps at N = 25 on 32 tuning seeds (1,000,100 and on).
+# The best of a few points of the grid after 10,000 steps at N = 25 on 32 tuning seeds (from 1,000,100).
 _QUICK = {
     "fg_ulmcdqn": {"step_size": 1e-2, "bias_factor": 1.0, "friction": 1.0, "feel_good_weight": 0.1},
     "ulmcdqn": {"step_size": 1e-2, "bias_factor": 1.0, "friction": 1.0},
@@ -80,11 +80,11 @@ _QUICK = {
 
 @dataclass(frozen=True)
 class NChainStudy(CellOptions):
-    """Deep exploration on the N-chain: every agent at every length, with honest tuning and confidence intervals."""
+    """Deep exploration on the N-chain: scores of every agent at every length, with confidence intervals."""
 
     preset: Literal["quick", "default", "paper"] = "quick"
     """quick: three agents at N = 25 for 10,000 steps, minutes on a CPU. default: all agents at N = 25 to 100 with their
-    default hyper-parameters. paper: the paper's nine, tuned on its grid; for a GPU."""
+    default hyper-parameters. paper: the paper's nine agents, tuned on its grid; needs a GPU."""
     lengths: tuple[int, ...] = ()
     """Chain lengths N; empty for the preset's."""
     agents: tuple[str, ...] = ()
@@ -94,14 +94,13 @@ class NChainStudy(CellOptions):
     num_seeds: int = 0
     """Fresh seeds that results are reported on; 0 for the preset's."""
     tuning_seeds: tuple[int, ...] = ()
-    """Tuning seeds in each round of halving; empty for the preset's, which is none but for paper."""
+    """Number of tuning seeds in each round of halving; empty for the preset's (only paper tunes)."""
     num_kept: int = 4
-    """Least number of points of the grid that go on to the second round; ties and near ties go on too."""
+    """Smallest number of points that advance to the next round; ties and near ties advance too."""
     cold: tuple[str, ...] = ()
-    """Agents whose winner also runs without noise (β = ∞) on the same seeds, reported as NAME_cold."""
+    """Agents that also run without noise (β = ∞) on the same seeds, reported as NAME_cold."""
     ablate: bool = False
-    """Whether steady_fg_ulmcdqn also runs with each of its parts taken away, on the same seeds, reported
-    as steady_fg_ulmcdqn_no_PART."""
+    """Whether to ablate each part of steady_fg_ulmcdqn on the same seeds, reported as steady_fg_ulmcdqn_no_PART."""
     form: Form = "released"
     """Form of the adaptive samplers, see `feelgood.agents.Options`."""
     output: Path = Path("runs/nchain")
@@ -159,7 +158,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
 FILES = {
     "curves.parquet": "a row per run and evaluation, with the hyper-parameters of the run",
     "summary.csv": "a row per length and agent: scores with 95% confidence intervals over seeds",
-    "summary.md": "the same for people",
+    "summary.md": "the same as a Markdown table",
     "sweep.csv": "every point of the grids with its score on tuning seeds",
     "curves.png": "learning curves",
     "curves.pdf": "learning curves",
@@ -202,7 +201,7 @@ def run(study: NChainStudy, report=print) -> list[Path]:
 
 
 def plan(study: NChainStudy, length: int, agent: str) -> Plan:
-    """One agent at one length: tuning, then reports on fresh seeds; returns tables of curves, and of tuning if any."""
+    """Tunes one agent at one length and runs it on fresh seeds; returns curves and the tuning table, if any."""
 
     def cell(stage: str, points: Sequence[Mapping[str, float]], seeds: Sequence[int]) -> Cell:
         return Cell(f"nchain-{length}", agent, stage, points, seeds, study.num_steps, study.form)
@@ -215,7 +214,7 @@ def plan(study: NChainStudy, length: int, agent: str) -> Plan:
         tuned = tuned.assign(length=length, agent=agent)
     reports = {"report": {agent: hyper}}
     if agent in study.cold:
-        # Noise far below rounding.
+        # The noise is far below rounding.
         reports["report-cold"] = {f"{agent}_cold": {**hyper, "inverse_temperature": 1e30}}
     if study.ablate and agent == "steady_fg_ulmcdqn":
         reports["report-parts"] = {f"{agent}_{part}": point for part, point in ablations(hyper).items()}
@@ -232,7 +231,7 @@ def plan(study: NChainStudy, length: int, agent: str) -> Plan:
 
 
 def ablations(hyper: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Hyper-parameters of the steady agent with each of its parts taken away, by name of the part."""
+    """Hyper-parameters of the steady agent without each of its parts, by name of the part."""
     from feelgood import agents
 
     whole = {**agents.ZOO["steady_fg_ulmcdqn"].hyper, **hyper}
@@ -254,14 +253,14 @@ def tune(
 ) -> Generator[Any, Any, Any]:
     """Part of a plan: chooses among the points of a grid by halving on tuning seeds.
 
-    The `num_kept` best points go on to the next round, and with them every point within one standard error of the last
-    of these. So the order of a grid never decides between points that tie.
+    The `num_kept` best points advance to the next round, with every point within one standard error of the last of
+    these. So the order of the grid never decides between tied points.
 
     Args:
       cell: `(stage, points, seeds) -> Cell`.
       grid: values of each hyper-parameter.
-      counts: seeds of each round, fresh ones in each.
-      num_kept: least number of points that go on to the next round.
+      counts: number of fresh seeds of each round.
+      num_kept: smallest number of points that advance.
       seeds_per_task: see `CellOptions`.
 
     Returns:
@@ -276,7 +275,7 @@ def tune(
     for i, seeds in enumerate(tuning_seeds(counts).values()):
         (table,) = yield from tables_of([cell(f"tune-{i}", points, seeds)], seeds_per_task)
         trained = table[table["step"] > 0]
-        # A run that diverged has no score, and a point with such a run can win against none without.
+        # A diverged run has no score, so a point with such a run loses against every point without.
         returns = trained["return"].where(trained["finite"].astype(bool)).groupby([trained["point"], trained["seed"]])
         last = returns.apply(lambda values: values.iloc[-10:].mean(skipna=False)).astype(float).rename("score")
         area = returns.apply(lambda values: values.mean(skipna=False)).astype(float).rename("area")
@@ -293,12 +292,12 @@ def tune(
 
 
 def _ranked(table):
-    """Best first. Points seen on more seeds have survived a round; only they can win."""
+    """Best first. Only points with the most seeds, which passed all rounds, can win."""
     return table.sort_values(["count", "score", "area"], ascending=False, kind="stable")
 
 
 def _kept(table, num_kept: int):
-    """The best points of the last round, and all that are within one standard error of the last of these."""
+    """The best points of the last round, and all within one standard error of the last of these."""
     survivors = _ranked(table[table["count"] == table["count"].max()])
     last = survivors.head(num_kept).iloc[-1]
     error = last["error"] if last["error"] > 0 else 0.0  # NaN with one seed
@@ -306,6 +305,6 @@ def _kept(table, num_kept: int):
 
 
 def best(table, grid: Mapping[str, Any]) -> dict[str, float]:
-    """The point that `tune` chose: of those that came through all rounds, the one with the highest score."""
+    """The winner of `tune`: the point with the highest score among those that passed all rounds."""
     row = _ranked(table).iloc[0]
     return {name: float(row[name]) for name in grid}

@@ -11,7 +11,7 @@ __all__ = ["as_markdown", "frontier_as_markdown", "per_seed", "sensitivity_as_ma
 
 
 def per_seed(curves: pd.DataFrame, optimum: float) -> pd.DataFrame:
-    """One row per run: its score and what the score hides."""
+    """One row per run: its score and further statistics."""
     rows = []
     for (length, agent, seed), run in curves.groupby(["length", "agent", "seed"], sort=False):
         run = run.sort_values("step")
@@ -37,9 +37,9 @@ def per_seed(curves: pd.DataFrame, optimum: float) -> pd.DataFrame:
 def summarise(curves: pd.DataFrame, optimum: float) -> pd.DataFrame:
     """One row per length and agent, with 95% confidence intervals over seeds.
 
-    Beside the paper's score (mean of the last ten evaluations): the score of the seeds whose untrained network does
-    not already go right all the way, the share of training episodes at the optimum, the share of runs that ever reach
-    it in training and when (median over those), and the share of evaluations at the optimum in the second half.
+    The columns are the paper's score (mean of the last ten evaluations), the score of seeds whose untrained network is
+    not already optimal, the share of training episodes at the optimum, the share of runs that reach it in training and
+    the median step at which they do, and the share of evaluations at the optimum in the second half.
     """
     runs = per_seed(curves, optimum)
     rows = []
@@ -70,7 +70,7 @@ def summarise(curves: pd.DataFrame, optimum: float) -> pd.DataFrame:
 
 
 def as_markdown(summary: pd.DataFrame) -> str:
-    """The summary as a table for people."""
+    """The summary as a Markdown table."""
     ablated = summary["agent"].astype(str).map(is_ablation)
     lines = _score_lines(summary[~ablated])
     if ablated.any():
@@ -117,7 +117,7 @@ def sensitivity_as_markdown(table: pd.DataFrame) -> str:
 
 
 def frontier_as_markdown(table: pd.DataFrame) -> str:
-    """For each agent and budget the longest chain held, and at every length the seeds that score at least 9."""
+    """The longest chain that each agent solves at each budget, and the seeds that score at least 9 at every length."""
     lengths = sorted(table["length"].unique())
     lines = ["| agent | budget | longest held | " + " | ".join(f"N = {n}" for n in lengths) + " |"]
     lines += ["|---" * (len(lengths) + 3) + "|"]

@@ -1,4 +1,4 @@
-"""The parts of the regret study: what each asks for, and how its tables are made."""
+"""The parts of the regret study: plans and tables."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -38,19 +38,19 @@ _SAMPLERS: dict[str, tuple[str, tuple, int, bool]] = {
     "exact": ("exact", (), 0, False),
 }
 
-# Schemes whose law after any number of steps is known, with their arguments.
+# Schemes whose law after n steps has a closed form, with their arguments.
 _MEASURED: dict[str, tuple] = {"lmc": (), "ulmc": (), "baoab": (1.0, 0.5)}
 
 
 def _table(name: str, facts: Any, make: Callable[..., Any], *arguments: Any) -> Plan:
-    """Part of a plan: asks for the table `make(*arguments)`, kept under the name and all that it depends on."""
+    """Part of a plan: requests the table `make(*arguments)`, stored under its name and a hash of `facts`."""
     run = partial(_make, make, *arguments)
     (table,) = yield [Task(name, f"{name}-{store.fingerprint(facts)}.parquet", run)]
     return table
 
 
 def _make(make: Callable[..., Any], *arguments: Any) -> Any:
-    *own, _, _ = arguments  # without a bar and a checkpoint: these are short
+    *own, _, _ = arguments  # no progress bar or checkpoint: these tasks are short
     return make(*own)
 
 
@@ -129,7 +129,7 @@ def _curve_table(study: RegretStudy, mdp_name: str, algorithm: str, choices: Map
 
 
 def _exponents(study: RegretStudy) -> list[Plan]:
-    """Regret on hypercubes of several d and H, scales tuned at the base alone; T = HK is the same at every H."""
+    """Regret on hypercubes of several d and H, with scales tuned at the base size; T = HK is equal for all H."""
     settings = [(d, HORIZONS[0]) for d in DIMENSIONS] + [(DIMENSIONS[0], h) for h in HORIZONS[1:]]
     return [_exponent(study, algorithm, *sizes) for algorithm, sizes in itertools.product(study.algorithms, settings)]
 
@@ -149,7 +149,7 @@ def _exponent_table(study: RegretStudy, algorithm: str, dimension: int, horizon:
 
 
 def _budget(study: RegretStudy) -> list[Plan]:
-    """Regret of Algorithm 1 by sampler and gradients per stage and episode, weights as exact sampling likes them."""
+    """Regret of Algorithm 1 by sampler and gradients per stage and episode, with weights tuned for exact sampling."""
     return [_spend(study, *pair) for pair in itertools.product(study.mdps, _SAMPLERS)]
 
 

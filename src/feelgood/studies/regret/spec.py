@@ -15,28 +15,28 @@ FIRST_TUNING_SEED = 1_000_000
 
 @dataclass(frozen=True)
 class RegretStudy(EngineOptions):
-    """Regret of every algorithm of Table 1 in linear MDPs, beside its theory."""
+    """Regret of every algorithm of Table 1 in linear MDPs, compared with its theory."""
 
     preset: Literal["quick", "default"] = "quick"
     """quick: four algorithms on two MDPs for 300 episodes, a minute or two. default: everything, for
     half an hour to an hour on two cores."""
     parts: tuple[str, ...] = ()
-    """Of curves, exponents, budget, errors, complexity; empty for the preset's."""
+    """Parts: curves, exponents, budget, errors, complexity; empty for the preset's."""
     mdps: tuple[str, ...] = ()
-    """MDPs; `feelgood list mdps` names them; empty for the preset's."""
+    """MDPs, see `feelgood list mdps`; empty for the preset's."""
     algorithms: tuple[str, ...] = ()
-    """Algorithms; `feelgood list algorithms` names them; empty for the preset's."""
+    """Algorithms, see `feelgood list algorithms`; empty for the preset's."""
     num_episodes: int = 0
-    """K; 0 for the preset's."""
+    """Number of episodes K; 0 for the preset's."""
     num_seeds: int = 0
     """Fresh seeds that results are reported on; 0 for the preset's."""
     tuning_seeds: int = 4
-    """Seeds that scales are tuned on."""
+    """Number of seeds that scales are tuned on."""
     output: Path = Path("runs/regret")
     """Folder for results; one that holds an unfinished run of the same study is continued."""
 
     def __post_init__(self):
-        # Loaded here and not above, since the library loads JAX and the help does not need it.
+        # Imported here because these modules load JAX, which the help does not need.
         from feelgood.linear.algorithms import ALGORITHMS
         from feelgood.linear.mdps import SUITE
 
@@ -73,5 +73,5 @@ _PRESETS: dict[str, dict[str, Any]] = {
 
 
 def tuning_seeds(study: RegretStudy) -> range:
-    """Seeds that scales are tuned on; results are never reported on them."""
+    """Seeds for tuning scales; they are never used for reporting."""
     return range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + study.tuning_seeds)

@@ -1,15 +1,14 @@
-"""Regret in linear MDPs: the paper's Table 1 as something that runs.
+"""Regret in linear MDPs: measurements for the paper's Table 1.
 
 Five parts, each a table and a figure:
 
 - curves: cumulative regret of every algorithm on every MDP, with the constants of its theory and with tuned ones;
-- exponents: how regret grows with T, d and H, beside what Table 1 claims;
+- exponents: growth of regret with T, d and H, compared with Table 1;
 - budget: regret against gradients per stage and episode, for every sampler in Algorithm 1;
-- errors: the total variation between what a sampler draws from and the posterior, measured at every stage, and what
-  Theorem 1 makes of it;
-- complexity: gradients needed for a given total variation, beside Theorem 2.
+- errors: total variation between a sampler's law and the posterior at every stage, and its cost by Theorem 1;
+- complexity: gradients needed for a given total variation, compared with Theorem 2.
 
-Tuning seeds and reporting seeds never meet.
+Tuning seeds and reporting seeds are disjoint.
 """
 
 from collections.abc import Callable
@@ -21,17 +20,17 @@ from feelgood.studies.regret.spec import PARTS, RegretStudy, tuning_seeds
 
 __all__ = ["RegretStudy", "run"]
 
-_WHAT = {
+_DESCRIPTIONS = {
     "curves": "cumulative regret at marked episodes, a row per MDP, algorithm, constants, seed and episode",
     "exponents": "cumulative regret at several dimensions and horizons",
     "budget": "regret by sampler and gradients per stage and episode",
-    "errors": "total variation between what is sampled and the posterior, a row per sampler, steps, seed and episode",
+    "errors": "total variation between samples and posterior, a row per sampler, steps, seed and episode",
     "complexity": "gradients needed for a given total variation",
 }
 FILES = {
-    **{f"{part}.parquet": line for part, line in _WHAT.items()},
+    **{f"{part}.parquet": line for part, line in _DESCRIPTIONS.items()},
     **{f"{part}.{ending}": f"figure of {part}" for part in PARTS for ending in ("png", "pdf")},
-    "summary.md": "tables for people",
+    "summary.md": "summary tables in Markdown",
 }
 
 

@@ -66,9 +66,9 @@ def claimed_exponents(algorithm: str) -> dict[str, float] | None:
 
 
 def sampling_regret(errors: pd.DataFrame) -> pd.DataFrame:
-    """Σ_k α_k δ_k by sampler and steps, beside the regret itself and Theorem 1's bound without it.
+    """Σ_k α_k δ_k by sampler and steps, with the regret and Theorem 1's bound for exact draws.
 
-    δ_k is bounded from above, by the sum over stages, or by 1 where that is more.
+    δ_k is bounded by the sum over stages or by 1, whichever is smaller.
     """
     table = errors.assign(cost=errors["weight"] * (errors["later"] + errors["first_high"]).clip(upper=1))
     runs = table.groupby(["sampler", "steps", "seed"], sort=False)
@@ -82,7 +82,7 @@ def _rows(head: list[str], body: list[list[str]]) -> str:
 
 
 def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
-    """What the study found, as tables for people."""
+    """Summary tables of the study in Markdown."""
     pieces = []
     if "curves" in tables:
         curves = tables["curves"]
@@ -90,7 +90,7 @@ def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
         mdps = list(final["mdp"].unique())
         episodes, seeds = curves["episode"].max(), curves["seed"].nunique()
         for constants, group in final.groupby("constants", sort=False):
-            # Best first, by the mean rank over MDPs, as each MDP has its own scale.
+            # Best mean rank over MDPs first, as each MDP has its own scale.
             ranks = group.groupby("mdp")["regret"].rank().groupby(group["algorithm"]).mean()
             body = []
             for name in ranks.sort_values(kind="stable").index:
@@ -143,7 +143,7 @@ def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
             for row in sampling_regret(tables["errors"]).itertuples()
         ]
         head = ["sampler", "J", "Σ α_k δ_k", "regret", "bound for exact draws"]
-        pieces.append("## What sampling error may cost, and what was lost\n\n" + _rows(head, body))
+        pieces.append("## Bound on the cost of sampling error, and measured regret\n\n" + _rows(head, body))
     if "complexity" in tables:
         body = []
         for (name, varied), own in tables["complexity"].groupby(["scheme", "varied"], sort=False):

@@ -1,4 +1,4 @@
-"""Every sampler on one feel-good posterior in two dimensions, drawn."""
+"""Every sampler on a feel-good posterior in two dimensions."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,9 @@ class SamplersStudy:
     num_steps: int = 512
     """Steps of each chain."""
     seed: int = 0
-    """Of all randomness."""
+    """Seed of all random numbers."""
     output: Path = Path("runs/samplers")
-    """Folder for the figure and its table; one that was stopped begins again, which takes a minute."""
+    """Folder for the figure and its table; a stopped study starts again, which takes a minute."""
 
     def __post_init__(self):
         check_count("num_chains", self.num_chains)
@@ -58,7 +58,7 @@ def _measure(study: SamplersStudy, report):
     from feelgood import samplers
     from feelgood.studies.samplers.figure import draw_samplers
 
-    # Q(s₁, a) = ⟨w, φ_a⟩ for three actions, of which the data have made two look alike and one look bad.
+    # Q(s₁, a) = ⟨w, φ_a⟩ for three actions: after the data, two of them look equally good and one looks bad.
     mean = jnp.array([0.0, -0.2])
     precision = jnp.array([[1.0, 0.45], [0.45, 1.2]])
     features = jnp.array([[1.0, 0.4], [-0.9, 0.3], [0.1, -0.6]])

@@ -171,7 +171,8 @@ def test_options_reach_the_study_and_paths_are_printed(capsys, monkeypatch, tmp_
 
 
 def test_the_summary_of_list_names_every_kind():
-    assert f"list {', '.join(KINDS)}, with" in cli.COMMANDS["list"].summary
+    *kinds, last = KINDS
+    assert f"list {', '.join(kinds)} and {last} with" in cli.COMMANDS["list"].summary
 
 
 def test_help_comes_within_half_a_second():
@@ -294,7 +295,7 @@ def damaged(manifest, **changes):
         (lambda m: damaged(m, study="nchian"), "got 'nchian'; did you mean 'nchain'?"),
         (
             lambda m: damaged(m, spec={**m["spec"], "speed": 3}),
-            "another version of feelgood, with other options: speed",
+            "another version of feelgood, which has other options: speed",
         ),
         (lambda m: damaged(m, spec={**m["spec"], "lengths": 5}), "lengths must be of type tuple, got 5"),
         (lambda m: damaged(m, spec={**m["spec"], "lengths": ["5"]}), "lengths must be of type int, got '5'"),

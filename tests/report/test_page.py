@@ -66,7 +66,7 @@ def test_a_page_holds_every_chart_with_what_is_behind_it(read, study, kinds):
     blocks = [attrs for tag, attrs in page.elements if tag == "section" and "data-chart" in attrs]
     assert [attrs["data-kind"] for attrs in blocks] == kinds.split()
     text = " ".join(page.text)
-    assert text.count("<summary>Data and provenance</summary>") == len(charts)
+    assert text.count("Provenance of this figure") == len(charts)
     for chart in charts:
         assert chart["title"] in text
         assert f"--kind {chart['kind']}" in text

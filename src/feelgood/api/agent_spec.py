@@ -12,7 +12,7 @@ from feelgood.checks import check_choice, check_count, check_finite, check_kind
 from feelgood.envs import Environment
 from feelgood.envs.external import ExternalEnvironment
 from feelgood.runs import store
-from feelgood.runs.identity import in_words
+from feelgood.runs.identity import identity
 from feelgood.training.acting import policy_of
 from feelgood.training.policy import Origin, Policy, zoo_agent
 from feelgood.typing import Scalar
@@ -74,10 +74,10 @@ def agent_spec(agent: str | MakeAgent, hyper, options: Options, own: Mapping[str
 
 
 def label_of(spec: AgentSpec, *facts: Any) -> str:
-    """Identifies the run of a checkpoint; your own functions enter by `in_words`."""
-    make = None if spec.name in ZOO else in_words(spec.make)
+    """Identifies the run of a checkpoint; your own functions count by their `identity`."""
+    make = None if spec.name in ZOO else identity(spec.make)
     if spec.schedule is not anneal:
-        facts = (*facts, in_words(spec.schedule))
+        facts = (*facts, identity(spec.schedule))
     return f"{spec.name} {store.fingerprint(dict(spec.hyper), vars(spec.options), make, *facts)}"
 
 

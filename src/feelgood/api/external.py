@@ -23,7 +23,7 @@ from feelgood.api.defaults import ATARI_OPTIONS, CONTROL, CONTROL_CONFIG, CONTRO
 from feelgood.api.result import Result
 from feelgood.checks import check_choice, check_count
 from feelgood.envs.external import ExternalEnvironment, vector_environment
-from feelgood.runs.identity import in_words
+from feelgood.runs.identity import identity
 from feelgood.training.acting import spaces_of
 from feelgood.training.config import ExternalConfig, most_groups
 from feelgood.training.external import Point, train
@@ -132,7 +132,7 @@ def train_external(
 ) -> Result:
     """Trains one run after the other; see `train`. For `tick` see `feelgood.training.external.train`."""
     spec, origin, environment, seeds, config = job
-    label = label_of(spec, origin, in_words(environment) if origin.kind == "own" else None)
+    label = label_of(spec, origin, identity(environment) if origin.kind == "own" else None)
     rows, policies = [], []
 
     def report_point(seed: int, point: Point) -> None:

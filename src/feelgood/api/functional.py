@@ -14,7 +14,7 @@ from feelgood.api.agent_spec import AgentSpec, config_of, label_of
 from feelgood.api.result import Result
 from feelgood.envs import Environment
 from feelgood.envs.external import functional_as_external
-from feelgood.runs.identity import in_words
+from feelgood.runs.identity import identity
 from feelgood.training.batch import Curves, run_batch
 from feelgood.training.functional import FunctionalConfig, Record, trainer
 from feelgood.training.policy import Origin
@@ -55,7 +55,7 @@ def train_functional(
         config.num_chunks,
         np.asarray(seeds),
         {name: jnp.full(len(seeds), value, jnp.float32) for name, value in spec.hyper.items()},
-        label=label_of(spec, config, in_words(environment)),
+        label=label_of(spec, config, identity(environment)),
         path=path,
         keep_last=True,
         report=lambda progress: report_rows(progress.curves, progress.chunk),

@@ -171,7 +171,7 @@ def _figure(run: _Run, chart: Chart, number: int) -> str:
         f'<section class="block" id="chart-{number}" data-chart="{number}" data-kind="{escape(chart.kind)}">'
         f"<h2>{escape(chart.title)}</h2><p>{escape(chart.note)}</p>"
         '<div class="legend" role="group" aria-label="curves"></div><div class="panels"></div>'
-        '<div class="foot"><details><summary>Data and provenance</summary>'
+        '<div class="foot"><details><summary>Provenance of this figure</summary>'
         f"{_lines(behind)}<dl><dt>command for this figure</dt><dd><code>{escape(again)}</code></dd></dl></details>"
         '<div class="tools"></div></div></section>'
     )

@@ -1,6 +1,7 @@
 """The examples run, and do what they say."""
 
 import importlib.util
+import json
 from pathlib import Path
 
 import jax
@@ -66,3 +67,46 @@ def test_the_tamed_sampler_moves_as_its_equation_says(step_size):
     state, info = sampler.step(jax.random.key(0), sampler.init({"w": start}), lambda tree: (tree["w"] ** 2).sum() / 2)
     np.testing.assert_allclose(state.params["w"], start * (1 - step_size / (1 + step_size * 5)), rtol=1e-6)
     assert float(info.potential) == 12.5
+
+
+# Notebooks.
+
+
+def cells(name):
+    return json.loads((FOLDER / f"{name}.ipynb").read_text())["cells"]
+
+
+def run(name, monkeypatch):
+    """Run the code cells in order in one namespace and return it; figures are not shown."""
+    plt = pytest.importorskip("matplotlib.pyplot")
+    monkeypatch.setattr(plt, "show", lambda: plt.close("all"))
+    namespace = {}
+    for cell in cells(name):
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), f"{name}.ipynb", "exec"), namespace)
+    return namespace
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(FOLDER.glob("*.ipynb"))])
+def test_notebooks_hold_text_and_code_but_no_output(name):
+    assert {cell["cell_type"] for cell in cells(name)} == {"markdown", "code"}
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells(name))
+
+
+@pytest.mark.slow
+def test_the_notebook_on_sampling_agrees_with_the_exact_laws(monkeypatch):
+    found = run("sampling_a_posterior", monkeypatch)
+    # Variances along the steep direction have more than 5,000 independent draws behind them: five standard errors.
+    for ratio in found["ratios"].values():
+        assert abs(ratio - 1) < 5 * np.sqrt(2 / 5_000)
+    # The flat direction has at least 1,000 independent draws.
+    error = 5 * np.sqrt(np.diag(found["covariance"]) / 1_000)
+    assert np.all(np.abs(found["tilted"].mean(0) - found["exact"].mean(0)) < error)
+
+
+@pytest.mark.slow
+def test_the_notebook_on_the_chain_shows_that_feel_good_explores(monkeypatch):
+    found = run("exploring_a_chain", monkeypatch)
+    last = {agent: curve.groupby("seed")["return"].last().mean() for agent, curve in found["curves"].items()}
+    assert last["steady_fg_ulmcdqn"] > last["ulmcdqn"]
+    assert found["training"]["steady_fg_ulmcdqn"] > found["training"]["ulmcdqn"]

@@ -81,9 +81,10 @@ def run(name, monkeypatch):
     plt = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.setattr(plt, "show", lambda: plt.close("all"))
     namespace = {}
-    for cell in cells(name):
-        if cell["cell_type"] == "code":
-            exec(compile("".join(cell["source"]), f"{name}.ipynb", "exec"), namespace)
+    with jax.numpy_rank_promotion("allow"):  # as users have it
+        for cell in cells(name):
+            if cell["cell_type"] == "code":
+                exec(compile("".join(cell["source"]), f"{name}.ipynb", "exec"), namespace)
     return namespace
 
 

@@ -145,7 +145,7 @@ def test_a_sweep_shows_the_two_parameters_that_matter_most():
 
 def test_zero_has_a_place_on_a_logarithmic_axis(tables):
     weights = make_chart("sensitivity", tables["nchain"]).panels[1]
-    assert (weights.x_label, weights.x_zero) == ("feel-good weight η", weights.series[0].x[0])
+    assert (weights.x_label, weights.x_zero) == ("feel-good weight λ", weights.series[0].x[0])
     assert weights.series[0].x == pytest.approx([0.1 / np.sqrt(10), 0.1, 1.0], rel=1e-4)
 
 

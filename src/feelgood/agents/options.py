@@ -20,8 +20,8 @@ class Options:
     Attributes:
       hidden: widths of the hidden layers of an MLP.
       double: whether the online network picks the action that the target network values.
-      form: of the adaptive samplers. "released": noise in the parameters, α₂ = 0.999, √v + λ, as in the authors' code.
-        "paper": noise in the momentum, α₂ = 0.99, √(v + λ), as in the paper's equation. "corrected": the released one
+      form: of the adaptive samplers. "released": noise in the parameters, α₂ = 0.999, √v + ε, as in the authors' code.
+        "paper": noise in the momentum, α₂ = 0.99, √(v + ε), as in the paper's equation. "corrected": the released one
         with Adam's bias correction of its moving averages and with one momentum: in underdamped samplers P averages
         gradients already, so m does not (α₁ = 0).
       num_members: number of ensemble members.

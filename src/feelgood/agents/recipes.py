@@ -43,7 +43,7 @@ _BIAS = {"bias_factor": 1.0, "bias_epsilon": 1e-8}
 _EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.01, "epsilon_fraction": 0.1}
 
 # Atari: see docs/atari-settings.md. The Langevin agents use the paper's table of swept values, with two exceptions. The
-# bias's λ is that of DQN's Adam: with the released code's 1e-8, features die if rewards are rare, unless the form is
+# bias's ε is that of DQN's Adam: with the released code's 1e-8, features die if rewards are rare, unless the form is
 # "corrected" and the bias factor a third. The underdamped agents' β is from the released configurations: the table's β
 # gives almost no noise. The others use Adam as in their papers, or in place of RMSProp as Hessel et al. (2018) do;
 # ε falls over the first million of 50 million frames.
@@ -154,8 +154,8 @@ def atari_hyper(name: str, pixel_scale: float, form: str = "released") -> dict[s
     """Hyper-parameters on Atari, where pixels, 0 to 255, are multiplied by `pixel_scale`.
 
     Raw pixels have their own settings: the loss is about ten thousand times steeper. Two forms of the adaptive samplers
-    (see `Options`) use λ = 1e-8: the paper's form has λ under the root, where it acts like 1e-4 outside it; with the
-    corrected form, at a third of the bias factor, features survive this λ.
+    (see `Options`) use ε = 1e-8: the paper's form has ε under the root, where it acts like 1e-4 outside it; with the
+    corrected form, at a third of the bias factor, features survive this ε.
     """
     recipe, is_raw = ZOO[name], pixel_scale > 0.1
     hyper = {**recipe.hyper, **recipe.atari, **(recipe.raw if is_raw else {})}

@@ -159,7 +159,7 @@ def hmc(step_size: Scalar = 0.5, num_leapfrog_steps: int = 5) -> Scheme:
 
 
 def proximal(step_size: Scalar = 1.0) -> Scheme:
-    """The proximal sampler, η = step_size / (M d).
+    """The proximal sampler, τ = step_size / (M d).
 
     An episode's data can move the posterior by many of its standard deviations; from so far away two steps towards the
     oracle's minimiser are too few, and nearly all proposals would be rejected. Hence four.

@@ -89,7 +89,7 @@ def feel_good(weight: Scalar, *, per: str = "transition", values: Values = _iden
     """Optimism about the start, −weight·max_a Q(first observation, a); members of an ensemble add up.
 
     Args:
-      weight: η ≥ 0; may be traced.
+      weight: λ ≥ 0; may be traced.
       per: "transition" gives every transition such a term for the start of its episode (the released code); "posterior"
         counts their mean over the batch once, as the paper's L₀ is counted.
       values: makes action values of what the network gives, see `feelgood.networks.Network`.

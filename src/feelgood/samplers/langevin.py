@@ -100,7 +100,7 @@ def adaptive_bias(
 
         m ← α₁ m + (1 − α₁) g
         v ← α₂ v + (1 − α₂) g ⊙ g
-        g ↦ g + a · m ⊘ √(v + λ)
+        g ↦ g + a · m ⊘ √(v + ε)
 
     With a ≠ 0 the drift is no longer a gradient, so a sampler that uses it does *not* keep
     exp(−β·U) stationary; the bias trades the law for speed on badly scaled losses.
@@ -109,11 +109,11 @@ def adaptive_bias(
       bias_factor: a, any finite number; 0 leaves the gradient as it is.
       first_decay: α₁ in [0, 1).
       second_decay: α₂ in [0, 1). The paper uses 0.99, its released code 0.999.
-      epsilon: λ > 0. Gradients well above it, or above √λ where it is under the root, move parameters by a, however
+      epsilon: ε > 0. Gradients well above it, or above √ε where it is under the root, move parameters by a, however
         large they are; those well below in proportion. If it is much smaller than the gradients, the bias has full
         size even where gradients are pure noise, and convolutional features can die of it (docs/atari-settings.md).
-      epsilon_in_root: True for √(v + λ) as in the paper, False for √v + λ as in its released code. Both have
-        λ = 1e-8, which stands for gradients of 1e-4 in the one and of 1e-8 in the other.
+      epsilon_in_root: True for √(v + ε) as in the paper, False for √v + ε as in its released code. Both have
+        ε = 1e-8, which stands for gradients of 1e-4 in the one and of 1e-8 in the other.
       corrected: whether m and v are divided by 1 − α₁ᵗ and 1 − α₂ᵗ after t updates, as in Adam. In the paper and its
         code they are not: as v starts from 0 and fills slowly, the first parameters move too fast, by a factor of
         (1 − α₁ᵗ)/√(1 − α₂ᵗ), which for α₂ = 0.999 is at most 6.6 and still 2.2 after 230 updates.
@@ -167,7 +167,7 @@ def adam_langevin(
 ) -> Sampler:
     r"""Adam-LMC: Langevin Monte Carlo with the adaptive bias in its drift.
 
-        w ← w − τ (∇U(w) + a · m ⊘ √(v + λ)) + √(2τ/β) ξ
+        w ← w − τ (∇U(w) + a · m ⊘ √(v + ε)) + √(2τ/β) ξ
 
     With m and v the moving averages of `adaptive_bias`, which says what the other arguments mean and what the bias
     does to the stationary law.
@@ -211,7 +211,7 @@ def preconditioned_langevin(
 ) -> Sampler:
     r"""Langevin Monte Carlo with an RMSprop preconditioner (pSGLD); the noise is preconditioned too.
 
-        v ← α v + (1 − α) ∇U ⊙ ∇U,    G = 1 ⊘ (√v + λ)
+        v ← α v + (1 − α) ∇U ⊙ ∇U,    G = 1 ⊘ (√v + ε)
         w ← w − τ G ⊙ ∇U(w) + √(2τ/β · G) ⊙ ξ
 
     For a constant G this keeps exp(−β·U) to first order in τ. As G moves with w, a term with the derivative of G would
@@ -221,7 +221,7 @@ def preconditioned_langevin(
       step_size: τ > 0 or a schedule, in units of √v: a step moves a parameter by about τ.
       inverse_temperature: β > 0; infinity gives RMSprop.
       decay: α in [0, 1).
-      epsilon: λ > 0, which bounds the preconditioner by 1/λ.
+      epsilon: ε > 0, which bounds the preconditioner by 1/ε.
       normal: the generator of standard normals.
 
     Example:
@@ -279,7 +279,7 @@ def preconditioned_adam_langevin(
 
         m ← α₁ m + (1 − α₁) ∇U,    c₁ = 1 − α₁ᵗ
         v ← α₂ v + (1 − α₂) ∇U ⊙ ∇U,    c₂ = 1 − α₂ᵗ
-        w ← w − τ (m/c₁) ⊘ (√(v/c₂) + λ) + √(2τ √c₂ / (β c₁)) ξ ⊘ √(√v + λ)
+        w ← w − τ (m/c₁) ⊘ (√(v/c₂) + ε) + √(2τ √c₂ / (β c₁)) ξ ⊘ √(√v + ε)
 
     The drift is Adam's, averaged over past gradients, so exp(−β·U) is *not* stationary; the noise level is right where
     the gradient changes little over 1/(1 − α₁) steps.
@@ -289,7 +289,7 @@ def preconditioned_adam_langevin(
       inverse_temperature: β > 0; infinity gives `optax.adam`.
       first_decay: α₁ in [0, 1).
       second_decay: α₂ in [0, 1).
-      epsilon: λ > 0.
+      epsilon: ε > 0.
       normal: the generator of standard normals.
 
     Example:

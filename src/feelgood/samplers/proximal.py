@@ -22,24 +22,24 @@ def proximal(
     max_rejections: int | float = 1000,
     normal: Normal = noise.normal,
 ) -> Sampler:
-    r"""Alternates y | w ~ N(w, ηI) and w | y ∝ exp(−βU(w) − ‖w − y‖²/(2η)).
+    r"""Alternates y | w ~ N(w, τI) and w | y ∝ exp(−βU(w) − ‖w − y‖²/(2τ)).
 
     The second draw, the restricted Gaussian oracle, is by minimisation and rejection. Write V = βU and let ŵ be near
-    the minimiser of V(w) + ‖w − y‖²/(2η), found from the current w by steps ŵ ← ŵ − s (ŵ − y + η∇V(ŵ)), s = 1 halved
+    the minimiser of V(w) + ‖w − y‖²/(2τ), found from the current w by steps ŵ ← ŵ − s (ŵ − y + τ∇V(ŵ)), s = 1 halved
     where it overshoots. Then
 
-        propose w ~ N(y − η∇V(ŵ), ηI),    accept with exp(−D),    D = V(w) − V(ŵ) − ⟨∇V(ŵ), w − ŵ⟩ ≥ 0.
+        propose w ~ N(y − τ∇V(ŵ), τI),    accept with exp(−D),    D = V(w) − V(ŵ) − ⟨∇V(ŵ), w − ŵ⟩ ≥ 0.
 
-    D is the Bregman divergence of V, non-negative for convex U. So the draw is exact for every convex U, every η and
-    *every* ŵ; how good ŵ is only sets how often a proposal is rejected. If V is M-smooth, η = 1/(M d) keeps the
+    D is the Bregman divergence of V, non-negative for convex U. So the draw is exact for every convex U, every τ and
+    *every* ŵ; how good ŵ is only sets how often a proposal is rejected. If V is M-smooth, τ = 1/(M d) keeps the
     expected number of rejections below one. Where U is not convex, D < 0 counts as 0 and the sampler is approximate.
 
     Args:
-      step_size: η > 0, or a schedule: a function of the number of steps taken.
+      step_size: τ > 0, or a schedule: a function of the number of steps taken.
       inverse_temperature: β > 0, finite.
       num_minimisation_steps: steps towards ŵ, one gradient each.
       max_rejections: cap of rejected proposals. The step that reaches it keeps the current w and is then not exact; its
-        record has `gave_up` set and acceptance 0. For convex U and an η near 1/(M d) this does not happen; for others
+        record has `gave_up` set and acceptance 0. For convex U and an τ near 1/(M d) this does not happen; for others
         the cap keeps the loop from running forever.
       normal: the generator of standard normals.
 

@@ -308,7 +308,7 @@ def adaptive_underdamped(
 ) -> Sampler:
     r"""ULMC with the adaptive bias, the sampler of FG-ULMCDQN and ULMCDQN.
 
-        P ← (1 − γτ) P − τ (∇U(w) + a · m ⊘ √(v + λ)) + √(2γτ/β) ξ
+        P ← (1 − γτ) P − τ (∇U(w) + a · m ⊘ √(v + ε)) + √(2γτ/β) ξ
         w ← w + τ P
 
     The new momentum moves w, unlike in `underdamped`; P has the opposite sign to the paper's. The released code adds
@@ -323,8 +323,8 @@ def adaptive_underdamped(
       bias_factor: a, any finite number.
       first_decay: α₁ in [0, 1).
       second_decay: α₂ in [0, 1). The paper uses 0.99, its released code 0.999.
-      epsilon: λ ≥ 0.
-      epsilon_in_root: √(v + λ) as in the paper, or √v + λ as in its released code.
+      epsilon: ε ≥ 0.
+      epsilon_in_root: √(v + ε) as in the paper, or √v + ε as in its released code.
       corrected: whether m and v are corrected for their start from 0, as in Adam; see `adaptive_bias`.
       noise_in: "momentum" as in the paper, or "params" as in its released code.
       normal: the generator of standard normals.

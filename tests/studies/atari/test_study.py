@@ -311,7 +311,7 @@ def test_varied_runs_are_told_apart_and_shown_by_value(tmp_path, fake_runs):
     table = pd.read_csv(tmp_path / "sensitivity.csv")
     assert table["value"].tolist() == [0.1, 1.0]
     assert table["last_10"].tolist() == pytest.approx([10.5, 100.5])
-    assert "feel-good weight η" in shown[0]
+    assert "feel-good weight λ" in shown[0]
     curves = pd.read_parquet(tmp_path / "curves.parquet")
     assert sorted(curves["agent"].unique()) == ["fg_ulmcdqn feel_good_weight=0.1", "fg_ulmcdqn feel_good_weight=1"]
     assert (curves["feel_good_weight"] == curves["value"]).all()

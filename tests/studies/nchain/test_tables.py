@@ -146,7 +146,7 @@ def test_sensitivity_has_a_table_and_a_panel_for_each_hyper_parameter():
     ]
     table = pd.DataFrame(rows)
     text = sensitivity_as_markdown(table)
-    assert "| feel-good weight η | 0 | 0.1 |" in text
+    assert "| feel-good weight λ | 0 | 0.1 |" in text
     assert "| friction γ | 1 | 10 |" in text
     assert text.count("| Steady FG-ULMCDQN | 4.00 ± 0.50 | 9.00 ± 0.50 |") == 2
     weight, friction = charts.sensitivity(table).panels

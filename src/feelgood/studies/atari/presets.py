@@ -63,7 +63,7 @@ SCALED: dict[str, Any] = {**PAPER, "pixel_scale": 1 / 255, "init": "unbiased"}
 """The same with pixels in [0, 1], where initial biases would dominate the actions of untrained networks."""
 
 SPARSE: dict[str, Any] = {**SCALED, "pixel_scale": 1 / 16, "form": "corrected", "draw_steps": 500}
-"""For rare rewards: with larger pixel values, features survive without a large λ of the bias."""
+"""For rare rewards: with larger pixel values, features survive without a large ε of the bias."""
 
 DOPAMINE: dict[str, Any] = {**SCALED, "sticky": 0.25, "episode": "game"}
 """The same learning with Dopamine's emulator settings, after Machado et al. (2018)."""

@@ -11,7 +11,7 @@ from feelgood.figures.style import colours_of, label
 
 __all__ = ["SYMBOLS", "frontier", "lengths", "sensitivity", "sweep"]
 
-SYMBOLS = {"feel_good_weight": "feel-good weight η", "friction": "friction γ"}
+SYMBOLS = {"feel_good_weight": "feel-good weight λ", "friction": "friction γ"}
 """Names of the hyper-parameters that studies vary."""
 _BUDGETS = {"fixed": "fixed budget", "growing": "budget in proportion to N"}
 

@@ -23,7 +23,7 @@ def load(name):
 
 def test_every_example_is_tested_and_short():
     names = {path.stem for path in FOLDER.glob("*.py")}
-    assert names == {"posterior", "own_environment", "own_gymnasium", "own_sampler"}
+    assert names == {"bandit_service", "posterior", "own_environment", "own_gymnasium", "own_sampler"}
     assert all(len(path.read_text().splitlines()) <= 50 for path in FOLDER.glob("*.py"))
 
 
@@ -67,6 +67,13 @@ def test_the_tamed_sampler_moves_as_its_equation_says(step_size):
     state, info = sampler.step(jax.random.key(0), sampler.init({"w": start}), lambda tree: (tree["w"] ** 2).sum() / 2)
     np.testing.assert_allclose(state.params["w"], start * (1 - step_size / (1 + step_size * 5)), rtol=1e-6)
     assert float(info.potential) == 12.5
+
+
+def test_the_bandit_in_service_earns_more_than_one_arm_would(tmp_path):
+    found = load("bandit_service").main(num_requests=240, path=str(tmp_path / "policy.npz"))
+    assert found["earned"] > 0.5  # the best of three arms earns about 1.2 on average, a random one 0
+    assert abs(found["always arm 0"]) < 4 * found["±"] + 0.05  # ⟨taste, x⟩ has mean zero
+    assert (tmp_path / "policy.npz").exists()
 
 
 # Notebooks.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from feelgood import bandits
-from feelgood.bandits import neural
+from feelgood.bandits import perceptron
 from feelgood.bandits.base import Context, Model
 
 SMALL = bandits.Training(width=16, num_steps=2, batch_size=16, capacity=400)
@@ -43,12 +43,12 @@ def test_the_diagonal_bonus_is_that_of_the_authors_formula():
     net = state.net
     state = algorithm.learn(jax.random.key(2), state, context, jnp.int32(1), jnp.float32(0.3))
     gradient = lambda net, row: np.concatenate(
-        [np.ravel(g) for g in jax.tree.leaves(jax.grad(neural.apply_net)(net, row))]
+        [np.ravel(g) for g in jax.tree.leaves(jax.grad(perceptron.apply_net)(net, row))]
     )
     diagonal = 2.0 + gradient(net, x[1]) ** 2 / 16
     np.testing.assert_allclose(state.extra, diagonal, rtol=1e-5)
     scores = [
-        float(neural.apply_net(state.net, row))
+        float(perceptron.apply_net(state.net, row))
         + 0.7 * np.sqrt(2.0 * np.sum(gradient(state.net, row) ** 2 / diagonal) / 16)
         for row in x
     ]
@@ -56,12 +56,12 @@ def test_the_diagonal_bonus_is_that_of_the_authors_formula():
 
 
 def test_a_common_context_goes_into_the_block_of_the_arm():
-    blocks = neural.inputs(Model(2, 3, False), jnp.array([[1.0, 2.0, 3.0]]))
+    blocks = perceptron.inputs(Model(2, 3, False), jnp.array([[1.0, 2.0, 3.0]]))
     np.testing.assert_array_equal(blocks, [[1, 2, 3, 0, 0, 0], [0, 0, 0, 1, 2, 3]])
 
 
 def test_the_replay_keeps_the_newest_rewards():
-    parts = neural._parts(Model(2, 1, True), SMALL._replace(capacity=4), None)
+    parts = perceptron.parts_of(Model(2, 1, True), SMALL._replace(capacity=4), None)
     memory = parts.no_memory()
     for i in range(6):
         memory = parts.keep(memory, Context(jnp.full((2, 1), float(i))), jnp.int32(i % 2), jnp.float32(i))

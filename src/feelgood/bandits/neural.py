@@ -4,8 +4,6 @@ If arms see a common context, an arm's input is that context in the arm's block,
 takes a fixed number of gradient steps on minibatches, so its cost does not grow.
 """
 
-import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -16,8 +14,18 @@ from jax.flatten_util import ravel_pytree
 from feelgood import samplers
 from feelgood.algebra import cholesky, solve_lower, solve_lower_transposed
 from feelgood.bandits.base import Algorithm, Context, Model, best_arm
-from feelgood.bandits.exact import feature_shape
 from feelgood.bandits.feel_good import FeelGood, weight_at
+from feelgood.bandits.perceptron import (
+    Memory,
+    Training,
+    apply_net,
+    fit,
+    hidden,
+    init_net,
+    inputs,
+    parts_of,
+    squares,
+)
 from feelgood.checks import check_choice, check_count, check_non_negative, check_positive, check_probability
 from feelgood.noise import normal
 from feelgood.samplers import SamplerState
@@ -34,135 +42,6 @@ __all__ = [
 ]
 
 
-class Training(NamedTuple):
-    """How the perceptron learns.
-
-    Attributes:
-      width: hidden units of each layer.
-      depth: hidden layers.
-      step_size: of Adam.
-      num_steps: gradient steps a round.
-      batch_size: rewards in a minibatch.
-      capacity: rewards kept; the oldest go first.
-      prior_precision: weight of ½‖θ − θ₀‖² in the sum of squares.
-    """
-
-    width: int = 50
-    depth: int = 1
-    step_size: float = 1e-2
-    num_steps: int = 4
-    batch_size: int = 32
-    capacity: int = 2000
-    prior_precision: float = 1e-3
-
-    def check(self) -> "Training":
-        """Raises ValueError if a setting is out of range."""
-        for name in ("width", "depth", "num_steps", "batch_size", "capacity"):
-            check_count(name, getattr(self, name))
-        check_positive("step_size", self.step_size)
-        check_non_negative("prior_precision", self.prior_precision)
-        return self
-
-
-class Memory(NamedTuple):
-    """The last rewards: contexts (n, A, k) or (n, 1, k), arms (n,), rewards (n,) and how many have been seen."""
-
-    features: Array
-    actions: Array
-    rewards: Array
-    num_seen: Array
-
-
-def inputs(model: Model, features: Array) -> Array:
-    """What the perceptron sees of every arm: φ_a, (A, k), or a common context in the arm's block, (A, A·k)."""
-    if features.shape[0] == model.num_arms and model.num_arms > 1:
-        return features
-    return jnp.kron(jnp.eye(model.num_arms), features)
-
-
-def init_net(key: PRNGKey, sizes: list[int]) -> list[tuple[Array, Array]]:
-    """Weights N(0, 2/fan in) and biases of zero."""
-    pairs = zip(jax.random.split(key, len(sizes) - 1), sizes[:-1], sizes[1:], strict=True)
-    return [(math.sqrt(2 / n) * jax.random.normal(k, (n, m)), jnp.zeros(m)) for k, n, m in pairs]
-
-
-def hidden(net: Any, x: Array) -> Array:
-    """The last hidden layer, for x of shape (…, inputs)."""
-    for w, b in net[:-1]:
-        x = x @ w
-        x = jax.nn.relu(x + jnp.broadcast_to(b, x.shape))
-    return x
-
-
-def apply_net(net: Any, x: Array) -> Array:
-    """The value, for x of shape (…, inputs)."""
-    w, b = net[-1]
-    return (hidden(net, x) @ w)[..., 0] + b[0]
-
-
-class _Parts(NamedTuple):
-    """What all neural algorithms share."""
-
-    sizes: list[int]
-    no_memory: Callable[[], Memory]
-    keep: Callable[[Memory, Context, Array, Array], Memory]
-    draw: Callable[[PRNGKey, Memory], tuple[Array, Array, Array]]
-
-
-def _parts(model: Model, training: Training, common_context: bool | None) -> _Parts:
-    model.check()
-    training.check()
-    shape = feature_shape(model, common_context)
-    width_in = model.num_features * (model.num_arms if shape[0] == 1 else 1)
-    n = training.capacity
-
-    def no_memory() -> Memory:
-        return Memory(jnp.zeros((n, *shape)), jnp.zeros(n, jnp.int32), jnp.zeros(n), jnp.zeros((), jnp.int32))
-
-    def keep(memory: Memory, context: Context, action: Array, reward: Array) -> Memory:
-        slot = memory.num_seen % n
-        return Memory(
-            memory.features.at[slot].set(context.features),
-            memory.actions.at[slot].set(action.astype(jnp.int32)),
-            memory.rewards.at[slot].set(reward),
-            memory.num_seen + 1,
-        )
-
-    def draw(key: PRNGKey, memory: Memory) -> tuple[Array, Array, Array]:
-        """Inputs of all arms (B, A, ·), played arms (B,) and rewards (B,) of a uniform minibatch."""
-        rows = jax.random.randint(key, (training.batch_size,), 0, jnp.clip(memory.num_seen, 1, n))
-        features = jax.vmap(lambda x: inputs(model, x))(memory.features[rows])
-        return features, memory.actions[rows], memory.rewards[rows]
-
-    return _Parts([width_in, *[training.width] * training.depth, 1], no_memory, keep, draw)
-
-
-def _squares(net: Any, batch: tuple[Array, Array, Array], predict: Callable = apply_net) -> Array:
-    """Mean of (f − r)² over a minibatch."""
-    features, actions, rewards = batch
-    played = jnp.take_along_axis(features, actions[:, None, None], 1)[:, 0]
-    return jnp.mean((predict(net, played) - rewards) ** 2)
-
-
-def _fit(
-    key: PRNGKey, net: Any, memory: Memory, opt_state: Any, training: Training, parts: _Parts, predict=apply_net
-) -> tuple[Any, Any]:
-    """A few steps of Adam on mean squares + ρ/(2t)·‖θ‖²."""
-    optimiser = optax.adam(training.step_size)
-    scale = training.prior_precision / jnp.maximum(memory.num_seen, 1)
-
-    def loss(net, batch):
-        return _squares(net, batch, predict) + scale / 2 * optax.tree.norm(net, squared=True)
-
-    def step(carry, key):
-        net, opt_state = carry
-        gradient = jax.grad(loss)(net, parts.draw(key, memory))
-        updates, opt_state = optimiser.update(gradient, opt_state)
-        return (optax.apply_updates(net, updates), opt_state), None
-
-    return jax.lax.scan(step, (net, opt_state), jax.random.split(key, training.num_steps))[0]
-
-
 class NeuralState(NamedTuple):
     """Parameters, optimiser, replay and what else an algorithm keeps."""
 
@@ -174,7 +53,7 @@ class NeuralState(NamedTuple):
 
 def _trained(model: Model, training: Training, common: bool | None, choose, init_extra=None, learn_extra=None):
     """An algorithm that fits one perceptron by Adam; `choose(key, state, x) -> scores` explores."""
-    parts = _parts(model, training, common)
+    parts = parts_of(model, training, common)
 
     def init(key: PRNGKey) -> NeuralState:
         net = init_net(key, parts.sizes)
@@ -187,7 +66,7 @@ def _trained(model: Model, training: Training, common: bool | None, choose, init
     def learn(key: PRNGKey, state: NeuralState, context: Context, action: Array, reward: Array) -> NeuralState:
         extra = state.extra if learn_extra is None else learn_extra(state, inputs(model, context.features)[action])
         memory = parts.keep(state.memory, context, action, reward)
-        net, opt_state = _fit(key, state.net, memory, state.opt_state, training, parts)
+        net, opt_state = fit(key, state.net, memory, state.opt_state, training, parts)
         return NeuralState(net, opt_state, memory, extra)
 
     return Algorithm(init, pick, learn)
@@ -280,7 +159,7 @@ def neural_linear(
     """
     training = (training or Training()).check()
     check_count("num_rows", num_rows)
-    rows_of = _parts(model, training._replace(batch_size=num_rows), common_context).draw
+    rows_of = parts_of(model, training._replace(batch_size=num_rows), common_context).draw
 
     def choose(key, state, x):
         key_rows, key_draw = jax.random.split(key)
@@ -321,7 +200,7 @@ def neural_ensemble(
     check_non_negative("prior_scale", prior_scale)
     check_non_negative("noise_std", noise_std)
     training = training or Training()
-    parts = _parts(model, training, common_context)
+    parts = parts_of(model, training, common_context)
     optimiser = optax.adam(training.step_size)
 
     def init(key: PRNGKey) -> NeuralState:
@@ -343,13 +222,13 @@ def neural_ensemble(
         priors, perturbations = state.extra
         perturbations = perturbations.at[:, slot].set(noise_std * normal(key_noise, (num_members,)))
 
-        def fit(key, net, prior, own, opt_state):
+        def fit_member(key, net, prior, own, opt_state):
             predict = lambda net, x: apply_net(net, x) + prior_scale * apply_net(prior, x)
             mine = memory._replace(rewards=memory.rewards + own)
-            return _fit(key, net, mine, opt_state, training, parts, predict)
+            return fit(key, net, mine, opt_state, training, parts, predict)
 
         keys = jax.random.split(key_fit, num_members)
-        nets, opt_states = jax.vmap(fit)(keys, state.net, priors, perturbations, state.opt_state)
+        nets, opt_states = jax.vmap(fit_member)(keys, state.net, priors, perturbations, state.opt_state)
         return NeuralState(nets, opt_states, memory, (priors, perturbations))
 
     return Algorithm(init, choose, learn)
@@ -386,7 +265,7 @@ def neural_langevin(
     """
     check_choice("sampler", sampler, ("langevin", "adam_langevin", "underdamped"))
     training = training or Training()
-    parts = _parts(model, training, common_context)
+    parts = parts_of(model, training, common_context)
     beta = 1 / temperature
     made = {
         "langevin": lambda: samplers.langevin(step_size, beta),
@@ -396,7 +275,7 @@ def neural_langevin(
 
     def potential(net: Any, batch: tuple[Array, Array, Array], num_seen: Array) -> Array:
         count = jnp.maximum(num_seen, 1)
-        value = _squares(net, batch) + training.prior_precision / count / 2 * optax.tree.norm(net, squared=True)
+        value = squares(net, batch) + training.prior_precision / count / 2 * optax.tree.norm(net, squared=True)
         if feel_good is None:
             return value
         best = jnp.max(apply_net(net, batch[0]), -1)

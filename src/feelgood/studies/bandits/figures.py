@@ -81,7 +81,7 @@ def _curves(table: pd.DataFrame) -> Figure:
             panel.set_xlabel(f"regret after {table['round'].max():,} rounds")
             panel.xaxis.set_major_formatter("{x:.0f}")
             panel.xaxis.set_minor_formatter("{x:.0f}")
-            panel.tick_params(axis="x", which="both", labelsize=7)
+            panel.tick_params(axis="x", which="both", labelsize=7, length=3, width=0.8)
         note = (
             "Mean and 95 % interval. Blue: plain; red: with a feel-good term; grey: settings and errors of the release."
         )
@@ -99,6 +99,8 @@ def _weights(table: pd.DataFrame) -> Figure:
         for panel, heat in zip(panels, heats, strict=True):
             for draws, decay in product(("exact", "lmc"), sorted(table["decay"].unique())):
                 own = table[(table["temperature"] == heat) & (table["draws"] == draws) & (table["decay"] == decay)]
+                if own.empty:
+                    continue
                 groups = own.groupby("weight")["regret"]
                 mean, half = groups.mean(), 1.96 * groups.std() / np.sqrt(groups.count())
                 place = np.maximum(mean.index.to_numpy(float), 3e-4)

@@ -1,0 +1,144 @@
+"""The bandits study: its options, its released settings, a small run, and its tables and figures."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+from feelgood.bandits import FeelGood, Model
+from feelgood.bandits.base import Context
+from feelgood.bandits.feel_good import Past
+from feelgood.studies.bandits import algorithms, figures, released, spec, study, tables
+
+
+def test_every_name_can_be_made_on_every_problem_that_it_suits():
+    assert set(algorithms.ENTRIES) == set(spec.ALGORITHMS) == set(figures.LABELS)
+    for name in ("linear-20d", "logistic-20d", "wheel-0.95"):
+        bandit, link = algorithms.problem(name)
+        for algorithm in spec.ALGORITHMS:
+            if algorithms.suits(algorithm, name):
+                grid = algorithms.grid(algorithm, name)
+                hyper = {key: values[0] for key, values in grid.items()}
+                assert callable(algorithms.ENTRIES[algorithm].make(bandit.model, link, 100, hyper).choose)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"problems": ("linear-30d",)}, "problems must be one of"),
+        ({"algorithms": ("lints",)}, "did you mean 'lin_ts'"),
+        ({"algorithms": ("lin_ts", "lin_ts")}, "algorithms must not repeat"),
+        ({"num_rounds": 3}, "num_rounds must be a whole number of at least 20, got 3"),
+    ],
+)
+def test_bad_options_give_one_sentence(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        spec.BanditsStudy(**options)
+
+
+def test_tuning_seeds_and_reporting_seeds_never_meet():
+    for preset in ("quick", "default"):
+        options = spec.BanditsStudy(preset=preset)
+        assert not set(spec.tuning_seeds(options)) & set(range(options.num_seeds))
+
+
+@pytest.mark.parametrize("correct", [False, True])
+@pytest.mark.parametrize("weight", [None, 0.3])
+def test_a_round_of_the_released_mala_is_that_of_a_plain_loop(correct, weight):
+    """The same random numbers through the released steps, written out in NumPy."""
+    model, heat = Model(2, 2, False), 0.4
+    term = None if weight is None else FeelGood(weight, capacity=6)
+    algorithm = released.mala(model, heat, term, correct=correct)
+    rng = np.random.default_rng(0)
+    state = algorithm.init(jax.random.key(0))
+    seen = rng.normal(size=(6, 2)).astype(np.float32)
+    for x in seen:
+        action, reward = jnp.int32(rng.integers(2)), jnp.float32(rng.normal())
+        state = algorithm.learn(jax.random.key(1), state, Context(jnp.asarray(x)[None]), action, reward)
+    if term is not None:
+        assert isinstance(state.past, Past)
+    precision, mean = np.asarray(state.statistics.precision, float), np.asarray(state.statistics.mean, float)
+    w, tau = np.asarray(state.chain.params, float), 0.1 / 6
+    force = lambda w: np.einsum("gij,gj->gi", precision, w - mean)
+    square = lambda w: np.sum((w - mean) * force(w)) / 2
+    lam = 0.0 if weight is None else weight
+    good = lambda w: lam * np.max(seen @ w.T, 1).sum()
+    push = lambda w: lam * np.eye(2)[np.argmax(seen @ w.T, 1)].T @ seen
+    for _ in range(20):
+        w = w - tau * (force(w) - push(w))
+    value, gradient = square(w) - good(w), force(w) - push(w)
+    key = jax.random.key(2)
+    for step_key in jax.random.split(key, 5):
+        key_noise, key_accept = jax.random.split(step_key)
+        y = w - tau * gradient + np.sqrt(2 * tau * heat) * np.asarray(jax.random.normal(key_noise, (2, 2)))
+        sign = 1 if correct else -1
+        new = square(y) - good(y if correct else w), force(y) - (push(y) if correct else 0)
+        forth, back = (np.sum(v**2) for v in (y - w + sign * tau * gradient, w - y + sign * tau * new[1]))
+        log_ratio = (value - new[0] + (forth - back) / (4 * tau)) / (heat if correct else 1)
+        if np.log(float(jax.random.uniform(key_accept))) < log_ratio:
+            w, value, gradient = y, *new
+    theta = algorithm.choose(key, state, Context(jnp.ones((1, 2))))[1].chain.params
+    np.testing.assert_allclose(theta, w, rtol=1e-3, atol=1e-4)
+
+
+def test_a_small_study_leaves_tables_figures_and_a_summary(tmp_path):
+    options = spec.BanditsStudy(
+        algorithms=("lin_ucb", "released_lin_ucb"),
+        num_rounds=40,
+        num_seeds=3,
+        tuning_rounds=20,
+        tuning_seeds=2,
+        output=tmp_path / "bandits",
+    )
+    lines = []
+    paths = study.run(options, lines.append)
+    assert all(path.exists() for path in paths)
+    table = pd.read_parquet(tmp_path / "bandits" / "curves.parquet")
+    assert set(table["algorithm"]) == {"lin_ucb", "released_lin_ucb"}
+    assert table.groupby(["algorithm", "seed"])["regret"].apply(lambda r: r.is_monotonic_increasing).all()
+    assert "| released_lin_ucb |" in lines[0]
+    assert "chosen on tuning seeds" in lines[0]
+
+
+def test_intervals_are_those_of_the_normal_law():
+    curves = pd.DataFrame(
+        {"problem": "p", "algorithm": "a", "setting": "", "seed": range(4), "round": 9, "regret": [1.0, 2.0, 3.0, 6.0]}
+    )
+    row = tables.final(curves).iloc[0]
+    assert row["mean"] == 3.0
+    np.testing.assert_allclose(row["half"], 1.96 * np.std([1, 2, 3, 6], ddof=1) / 2)
+
+
+def test_weights_and_errors_are_drawn_and_told():
+    weights = pd.DataFrame(
+        [
+            {"draws": d, "temperature": h, "decay": p, "weight": w, "seed": s, "rounds": 50, "regret": 10 + w + s}
+            for d in ("exact", "lmc")
+            for h in (0.25, 0.03)
+            for p in (0.0, 0.5)
+            for w in (0.0, 0.01)
+            for s in range(3)
+        ]
+    )
+    errors = pd.DataFrame(
+        [
+            {
+                "sampler": n,
+                "steps": k,
+                "round": r,
+                "regret": 5.0 + r,
+                "standard_error": 1.0,
+                "total_variation": 0.5,
+                "wasserstein": 0.2,
+            }
+            for n, ks in (("lmc", (1, 5)), ("exact", (0,)))
+            for k in ks
+            for r in (1, 10)
+        ]
+    )
+    assert len(figures.DRAW["weights"](weights).axes) == 2
+    assert len(figures.DRAW["errors"](errors).axes) == 2
+    text = tables.as_markdown({"weights": weights, "errors": errors})
+    assert "| exact | 0.25 | 0.0 | 11.0 ± 1.1 | 11.0 ± 1.1 |" in text
+    assert "| lmc | 5 | 0.500 | 0.500 | 0.200 | 15.0 ± 2.0 |" in text

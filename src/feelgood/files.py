@@ -1,11 +1,13 @@
 """Atomic file writes."""
 
+import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["atomically"]
+__all__ = ["atomically", "open_own"]
 
 
 def atomically(path: Path, write: Callable[[Path], Any]) -> None:
@@ -17,5 +19,30 @@ def atomically(path: Path, write: Callable[[Path], Any]) -> None:
         with open(partial, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
+        _sync_folder(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Has the new name of a file reach the disk, if the system can."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def open_own(path: Path | str, flags: int) -> int:
+    """Opens a file for writing, but never another one through a symbolic link.
+
+    Raises:
+      ValueError: if `path` is a symbolic link.
+    """
+    try:
+        return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ValueError(f"file {path} must not be a symbolic link; remove it") from None
+        raise

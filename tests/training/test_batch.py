@@ -94,7 +94,7 @@ def stopped(tmp_path_factory):
 
     with pytest.raises(Stop):
         run(path=path, checkpoint_seconds=0.0, report=fail)
-    assert [file.name for file in path.parent.iterdir()] == ["state.npz"]
+    assert sorted(file.name for file in path.parent.iterdir()) == ["state.npz", "state.npz.previous"]
     return path.read_bytes()
 
 

@@ -87,4 +87,4 @@ def test_a_point_with_parameters_that_are_not_finite_has_no_evaluation(curve, to
     assert np.isnan(told[0].return_)
     assert not told[0].is_finite
     assert not curve.is_alive(0)
-    assert not curve.is_evaluated(0)
+    assert curve.unevaluated_steps() == []

@@ -532,10 +532,10 @@ def test_any_error_of_the_journal_is_heard_of_and_nothing_hangs(tmp_path, monkey
 def test_a_last_checkpoint_that_cannot_be_written_is_said(tmp_path, monkeypatch):
     save, keep_end, is_full = checkpoint.save, external._Run._keep_end, threading.Event()
 
-    def refuse(path, tree, label):
+    def refuse(path, tree, label, **settings):
         if is_full.is_set():
             raise OSError(errno.ENOSPC, "No space left on device")
-        save(path, tree, label)
+        save(path, tree, label, **settings)
 
     def stop(point):
         if point.step == 80:
@@ -615,16 +615,83 @@ def test_a_worker_that_dies_ends_the_run_and_ctrl_c_is_not_for_workers():
     assert not closing.is_alive()
 
 
-def test_a_checkpoint_without_its_frames_is_refused(tmp_path):
-    for lost in (False, True):
+@pytest.mark.parametrize("kind", ["missing", "short", "flipped", "another row", "older"])
+def test_frames_that_are_lost_are_refused_every_time(tmp_path, kind):
+    journal, frames = Journal(tmp_path, "x", 10, 2, np.zeros((4, 4))), tmp_path / "frames.bin"
+    for i in range(15):
+        journal.row(i, np.full((4, 4), i))
+    journal.checkpoint((np.ones(3),), [])
+    journal.close()
+    data = bytearray(frames.read_bytes())
+    stride = len(data) // 12
+    if kind == "missing":
+        frames.unlink()
+    elif kind == "short":
+        frames.write_bytes(data[:1000])
+    elif kind == "flipped":
+        data[5 * stride + 17] ^= 4
+        frames.write_bytes(data)
+    elif kind == "another row":
+        data[5 * stride : 6 * stride] = data[6 * stride : 7 * stride]
+        frames.write_bytes(data)
+    else:
+        data[: 12 * stride] = bytes(12 * stride)
+        frames.write_bytes(data)
+    for _ in range(2):
         journal = Journal(tmp_path, "x", 10, 2, np.zeros((4, 4)))
-        if lost:
-            with pytest.raises(ValueError, match="has lost its frames"):
-                journal.restore((np.zeros(3),))
-        else:
-            journal.checkpoint((np.ones(3),), [])
+        with pytest.raises(ValueError, match=r"has lost its frames: .*; delete .* to start again"):  # noqa: PT012
+            journal.restore((np.zeros(3),))
+            journal.rows(15)
         journal.close()
-        (tmp_path / "frames.bin").unlink()
+
+
+def test_frames_that_are_a_symbolic_link_are_refused_and_their_target_is_left_alone(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "frames.bin").symlink_to(tmp_path / "mine.txt")
+    with pytest.raises(ValueError, match=r"frames.bin must not be a symbolic link; remove it"):
+        Journal(tmp_path / "run", "x", 10, 2, np.zeros((4, 4)))
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("loss", ["damaged", "deleted"])
+def test_an_evaluation_whose_policy_is_lost_leaves_the_curve_and_is_reported(tmp_path, monkeypatch, loss):
+    settings = {"folder": tmp_path, "label": "telling"}
+
+    def die(run):
+        run.journal.flush()
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(external.Evaluator, "_seat", lambda evaluator, place, asked: threading.Event().wait(600))
+        patch.setattr(external.Evaluator, "close", lambda evaluator: None)
+        patch.setattr(external._Run, "_keep_end", lambda run: (run._checkpoint(), die(run)))
+        with pytest.raises(Killed):
+            train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, **settings)
+    lost = tmp_path / "evaluating-80.npz"
+    lost.write_bytes(b"damaged") if loss == "damaged" else lost.unlink()
+    said = []
+    outcome = train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, say=said.append, **settings)
+    assert [point.step for point in outcome.curve] == [0, 160, 240]
+    assert all(np.isfinite(point.return_) for point in outcome.curve)
+    assert any(text.startswith("the evaluation at step 80 is lost") for text in said)
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
+    like = (np.zeros(3),)
+    journal = Journal(tmp_path, "x", 10, 4, np.zeros((4, 4)))
+    for i in range(24):
+        journal.row(i, np.full((4, 4), i))
+        if i in (19, 21):
+            journal.checkpoint((np.full(3, i + 1.0),), [])
+    journal.close()
+    (tmp_path / "state.npz").write_bytes((tmp_path / "state.npz").read_bytes()[:100])
+    journal = Journal(tmp_path, "x", 10, 4, np.zeros((4, 4)))
+    with pytest.warns(UserWarning, match="going on from the checkpoint before it"):
+        (found,) = journal.restore(like)
+    assert found[0] == 20
+    assert journal.rows(20)[:, 0, 0].tolist() == list(range(10, 20))
+    journal.close()
 
 
 @pytest.mark.parametrize(

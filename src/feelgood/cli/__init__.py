@@ -7,10 +7,10 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
-from feelgood import __version__
-from feelgood.checks import check_choice
+from feelgood import __version__, signals, streams
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -93,7 +93,24 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of `feelgood`."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    streams.repair()
+    with signals.listening(), streams.forgiving(output=False):
+        try:
+            _call(sys.argv[1:] if arguments is None else arguments)
+        except KeyboardInterrupt:
+            _stop()
+        except Exception:
+            if signals.was_received():  # imports may turn a KeyboardInterrupt into an error of their own
+                _stop()
+            raise
+
+
+def _stop() -> NoReturn:
+    print("\nstopped", file=sys.stderr)
+    sys.exit(signals.exit_code())
+
+
+def _call(arguments: Sequence[str]) -> None:
     try:
         if not arguments or arguments[0] in ("-h", "--help"):
             _list_commands()
@@ -102,6 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if arguments[0] == "--version":
             print(f"feelgood {__version__}")
         else:
+            from feelgood.checks import check_choice  # it loads NumPy
+
             check_choice("command", arguments[0], COMMANDS)
             COMMANDS[arguments[0]].load()(arguments[1:])
         sys.stdout.flush()
@@ -113,12 +132,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (MemoryError, OverflowError) as error:
         _refuse(f"out of memory on this machine ({error})")
     except RuntimeError as error:  # XLA has no exception class for this
-        if "RESOURCE_EXHAUSTED" not in str(error):
+        if "RESOURCE_EXHAUSTED" not in str(error) and "out of memory" not in str(error).lower():
             raise
         _refuse(f"out of memory on this machine ({error})")
-    except KeyboardInterrupt:
-        print("\nstopped", file=sys.stderr)
-        sys.exit(130)
 
 
 def _list_commands() -> None:
@@ -138,6 +154,10 @@ def _message(error: ValueError | OSError) -> str:
 
 def _refuse(reason: str) -> NoReturn:
     """Prints the reason on one line, escaped for any terminal, and exits with code 2."""
+    if signals.was_received():
+        _stop()
     line = reason.replace("\n", " ").encode("utf-8", "backslashreplace").decode()
     print(f"feelgood: {line}", file=sys.stderr)
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would fail to flush a full disk
     sys.exit(2)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from feelgood import __version__
 from feelgood.cli.parsing import parser
-from feelgood.cli.work import compiled_code
+from feelgood.cli.work import compiled_code, missing_platform
 
 __all__ = ["doctor", "doctor_parser"]
 
@@ -119,6 +119,8 @@ def _devices() -> list[Fact]:
     try:
         import jax
 
+        if why := missing_platform():
+            return [Fact("devices", f"none: {why}", fatal=True)]
         devices = jax.devices()
     except (ImportError, RuntimeError) as error:
         return [Fact("devices", f"none: {(str(error) or 'unknown reason').splitlines()[0]}", fatal=True)]

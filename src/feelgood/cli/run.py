@@ -97,6 +97,5 @@ def _run(name: str, options: Any, again: str) -> None:
     others = getattr(options, "num_processes", 1) > 1 or getattr(options, "engine", "local") != "local"
     set_up_jax(shares=others)
     with interruptible(again):
-        paths = importlib.import_module(STUDIES[name].module).run(options)
-    for path in paths:
-        print(f"wrote {path}")
+        for path in importlib.import_module(STUDIES[name].module).run(options):
+            print(f"wrote {path}")

@@ -129,9 +129,8 @@ def execute(options: TrainOptions, again: str) -> None:
         return
     set_up_jax()
     with interruptible(again):
-        paths = run(options)
-    for path in paths:
-        print(f"wrote {path}")
+        for path in run(options):
+            print(f"wrote {path}")
 
 
 def run(options: TrainOptions) -> list[Path]:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["compiled_code", "interruptible", "set_up_jax"]
+from feelgood import signals, streams
+
+__all__ = ["compiled_code", "interruptible", "missing_platform", "set_up_jax"]
 
 
 def set_up_jax(*, shares: bool = False) -> None:
@@ -23,6 +25,26 @@ def set_up_jax(*, shares: bool = False) -> None:
     jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(compiled_code()))
+    if why := missing_platform():
+        raise ValueError(why)
+
+
+def missing_platform() -> str:
+    """Why JAX cannot compute on the platform in JAX_PLATFORMS, in one sentence; empty if it can."""
+    import jax
+
+    chosen = os.environ.get("JAX_PLATFORMS", "")
+    try:
+        if chosen:
+            jax.devices()
+    except (RuntimeError, AssertionError) as error:
+        why = f" ({str(error).splitlines()[0]})" if str(error) else ""
+        extra = ": pip install 'feelgood[cuda]'" if "cuda" in chosen else ""
+        return (
+            f"JAX_PLATFORMS={chosen} names a platform that JAX cannot use here{why}; "
+            f"install its plugin{extra}, or unset JAX_PLATFORMS"
+        )
+    return ""
 
 
 def compiled_code() -> Path:
@@ -34,9 +56,17 @@ def compiled_code() -> Path:
 
 @contextmanager
 def interruptible(again: str) -> Iterator[None]:
-    """On Ctrl-C, prints the command `again`, which continues the work, and exits with code 130."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        print(f"\nstopped; to continue: {again}", file=sys.stderr)
-        sys.exit(130)
+    """Work that a signal may stop and that printing cannot end; `again` is the command that goes on with it.
+
+    The exit code after a signal is 128 plus its number: 130 on Ctrl-C, 143 on SIGTERM.
+    """
+    signals.set_command_to_go_on(again)
+    with streams.forgiving():
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, KeyboardInterrupt) and not signals.was_received():
+                raise
+            why = "" if isinstance(error, KeyboardInterrupt | SystemExit) else f" ({error})"
+            print(f"\nstopped{why}; to continue: {again}", file=sys.stderr)
+            sys.exit(signals.exit_code())

@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 from feelgood.checks import check_choice, check_count, check_fraction, check_kind, check_positive
 from feelgood.envs.base import Environment, check_environment
 from feelgood.envs.gym import GymEnv
+from feelgood.signals import SECONDS_TO_STOP, SIGNALS
 from feelgood.typing import Array
 
 __all__ = [
@@ -241,9 +242,14 @@ def gym_environment(name: str, *, vectorization: str = "sync", **settings: Any) 
 
 
 def _make_alone(name: str, settings: dict[str, Any]) -> gymnasium.Env:
-    """Makes an environment; in a process of its own it ignores Ctrl-C, which the training process handles."""
+    """Makes an environment. A process of its own leaves signals to the training process, and ends later on SIGTERM."""
     if multiprocessing.parent_process() is not None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.setpgrp()
+        for signum in SIGNALS:
+            signal.signal(signum, signal.SIG_IGN)
+        end = threading.Timer(SECONDS_TO_STOP, os._exit, (1,))
+        end.daemon = True
+        signal.signal(signal.SIGTERM, lambda signum, frame: None if end.is_alive() else end.start())
     return gymnasium.make(name, **settings)
 
 

@@ -16,6 +16,8 @@ from csv import writer
 from pathlib import Path
 from typing import Any, NamedTuple, SupportsInt
 
+from feelgood.files import open_own
+
 __all__ = ["Sink", "combine", "csv", "guarded", "nothing", "tensorboard", "wandb"]
 
 
@@ -93,7 +95,7 @@ def csv(path: str | Path, *, overwrite: bool = False) -> Sink:
 
     def begin() -> Sink:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        file = open(path, "w" if overwrite else "a", newline="")  # noqa: SIM115, closed by the sink
+        file = open(path, "w" if overwrite else "a", newline="", opener=open_own)  # noqa: SIM115, closed by the sink
         rows = writer(file, lineterminator="\n")
         if file.tell() == 0:
             rows.writerow(["step", "name", "value"])

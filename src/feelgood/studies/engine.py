@@ -126,7 +126,9 @@ def carry_out(plans: Sequence[Plan], folder: Path, engine: Engine, done: Callabl
         file = list(under_way)[position]
         del under_way[file]
         store.write_table(folder / file, table)
-        _checkpoint(folder, file).unlink(missing_ok=True)
+        kept = _checkpoint(folder, file)
+        for path in (kept, kept.with_name(f"{kept.name}.previous")):
+            path.unlink(missing_ok=True)
     return results
 
 
@@ -182,7 +184,7 @@ def in_processes(folder: Path, progress: Any, num_processes: int) -> Iterator[En
     This is useful if one task does not use the whole machine, as on Atari. After Ctrl-C or a failed task, the other
     tasks write their checkpoints and stop.
     """
-    from feelgood.training.batch import Interrupted, stop_on_signal
+    from feelgood.signals import Interrupted, stop_on_signal
 
     running: dict[str, Worker] = {}
     settings = _settings()

@@ -12,6 +12,8 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
+from feelgood.signals import SIGNALS
+
 __all__ = ["Worker", "set_up_jax"]
 
 _CONTEXT = multiprocessing.get_context("spawn")
@@ -49,7 +51,7 @@ class Worker:
         self._is_ready, self._has_ended, self._table, self._error = False, False, None, None
         self.pipe, theirs = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(target=_work, args=(theirs, run, checkpoint, settings))
-        with _sigint_blocked():
+        with _signals_blocked():
             self._process.start()
         theirs.close()
 
@@ -99,7 +101,7 @@ class Worker:
         while not (self._is_ready or self._has_ended) and self.pipe.poll():
             self.hear()
         if not self._is_ready:
-            self._process.terminate()
+            self._process.kill()
         elif not self._has_ended and self._process.is_alive() and self._process.pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGINT)
@@ -117,10 +119,10 @@ class Worker:
 
 
 @contextmanager
-def _sigint_blocked() -> Iterator[None]:
-    """Blocks SIGINT in child processes until they unblock it; here the signal is delivered afterwards."""
-    resource_tracker.ensure_running()  # starting it later would unblock SIGINT
-    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def _signals_blocked() -> Iterator[None]:
+    """Blocks signals in child processes until they unblock them; here they are delivered afterwards."""
+    resource_tracker.ensure_running()  # starting it later would unblock them
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
     finally:
@@ -131,19 +133,22 @@ def _sigint_blocked() -> Iterator[None]:
 
 
 def _work(pipe: Any, run: Callable[..., Any], checkpoint: Path, settings: Mapping[str, Any]) -> None:
-    os.setpgrp()  # the main process handles Ctrl-C and forwards it
+    os.setpgrp()  # the main process handles signals and forwards them as SIGINT
+    for signum in SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # others use the accelerator too
     try:
         set_up_jax(settings)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         pipe.send(("ready",))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         message = pickle.dumps(("table", run(_RemoteBar(pipe), checkpoint)))
     except BaseException as error:
         message = pickle.dumps(("error", _portable(error)))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    pipe.send_bytes(message)
+    with suppress(OSError):  # the main process is gone
+        pipe.send_bytes(message)
 
 
 def _end_with_parent() -> None:

@@ -1,11 +1,8 @@
 """Many runs at a time: `vmap` over runs, spread over the local devices, in chunks with checkpoints between them."""
 
 import hashlib
-import signal
-import threading
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,15 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from feelgood.parallel import over_devices, padded
+from feelgood.signals import Interrupted, stop_on_signal
 from feelgood.training import checkpoint
 from feelgood.training.functional import Record, Trainer
 from feelgood.typing import Array
 
-__all__ = ["Curves", "Interrupted", "Progress", "run_batch", "stop_on_signal"]
+__all__ = ["SECONDS_TO_FIRST_CHECKPOINT", "Curves", "Interrupted", "Progress", "run_batch", "stop_on_signal"]
 
-
-class Interrupted(KeyboardInterrupt):
-    """The user asked to stop; the work so far is in the checkpoint."""
+SECONDS_TO_FIRST_CHECKPOINT = 5.0
 
 
 class Curves(NamedTuple):
@@ -47,25 +43,6 @@ class Progress(NamedTuple):
     num_runs: int
     mean_return: float
     curves: Curves
-
-
-@contextmanager
-def stop_on_signal():
-    """Turns the first Ctrl-C into a flag that the loop reads between chunks; a second one interrupts at once."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def handle(signum, frame):
-        stop.set()
-        signal.signal(signal.SIGINT, previous)
-
-    previous = signal.signal(signal.SIGINT, handle)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def run_batch(
@@ -93,7 +70,7 @@ def run_batch(
       label: identifies the batch; the checkpoint of another batch is refused.
       path: file of the checkpoint; None for no checkpoints. An existing checkpoint is continued, on any number of
         devices (with the same bits if the number is the same).
-      checkpoint_seconds: least time between two checkpoints.
+      checkpoint_seconds: least time between two checkpoints; the first one comes after five seconds at most.
       keep_last: whether to write a checkpoint at the end too, so that running the batch again takes no time.
       report: called after every chunk.
     """
@@ -126,6 +103,7 @@ def run_batch(
         (state, initial), done = start(keys, hyper), 0
 
     saved, initial = time.monotonic(), np.asarray(initial)
+    wait = min(checkpoint_seconds, SECONDS_TO_FIRST_CHECKPOINT)
     with stop_on_signal() as stop:
         for chunk in range(int(done), num_chunks):
             state, record = advance(state, hyper, jnp.int32(chunk))
@@ -134,10 +112,11 @@ def run_batch(
             mean_return = float(np.mean(curves.evaluation[:, chunk]))
             report(Progress(chunk + 1, num_chunks, num_runs, mean_return, Curves(initial[:num_runs], curves)))
             is_last = chunk + 1 == num_chunks
-            due = keep_last if is_last else time.monotonic() - saved > checkpoint_seconds
+            due = keep_last if is_last else time.monotonic() - saved > wait
             if path is not None and (due or stop.is_set()):
-                checkpoint.save(path, (cut(state), cut(initial), curves, np.int64(chunk + 1)), label)
-                saved = time.monotonic()
+                tree = cut(state), cut(initial), curves, np.int64(chunk + 1)
+                checkpoint.save(path, tree, label, keep_previous=True)
+                saved, wait = time.monotonic(), checkpoint_seconds
             if stop.is_set():
                 raise Interrupted
     return Curves(initial[:num_runs], curves, cut(state.agent))

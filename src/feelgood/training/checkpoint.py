@@ -1,6 +1,8 @@
 """Checkpoints: the leaves of a pytree in one file, written atomically. Loading never runs code from the file."""
 
-import zipfile
+import os
+import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +12,23 @@ import numpy as np
 
 from feelgood.files import atomically
 
-__all__ = ["load", "save"]
+__all__ = ["load", "previous_of", "save"]
 
 
 def _is_key(leaf) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def save(path: Path, tree: Any, label: str) -> None:
-    """Writes a pytree of arrays to `path`, with a label that identifies its run."""
+def previous_of(path: Path) -> Path:
+    """The checkpoint before the one at `path`, to which `load` falls back."""
+    return path.with_name(f"{path.name}.previous")
+
+
+def save(path: Path, tree: Any, label: str, *, keep_previous: bool = False) -> None:
+    """Writes a pytree of arrays to `path`, with a label that identifies its run.
+
+    With `keep_previous`, the checkpoint that is there stays as `previous_of(path)`.
+    """
     leaves = jax.tree.leaves(tree)
     arrays: dict[str, Any] = {
         f"leaf_{i}": np.asarray(jax.random.key_data(x) if _is_key(x) else x) for i, x in enumerate(leaves)
@@ -27,22 +37,41 @@ def save(path: Path, tree: Any, label: str) -> None:
     def write(partial: Path) -> None:
         with open(partial, "wb") as file:  # given a name, NumPy would add its own suffix
             np.savez(file, label=np.asarray(label), **arrays)
+        if keep_previous and path.exists():
+            with suppress(OSError):  # a file system without hard links keeps one checkpoint
+                previous_of(path).unlink(missing_ok=True)
+                os.link(path, previous_of(path))
 
     atomically(path, write)
 
 
 def load(path: Path, like: Any, label: str) -> Any:
-    """Reads a pytree with the structure, shapes and dtypes of `like`.
+    """Reads a pytree with the structure, shapes and dtypes of `like`; if damaged, the one before, with a warning.
 
     Raises:
       ValueError: if the file is damaged, or has another label than `label`.
     """
+    try:
+        return _load(path, like, label)
+    except _Damaged as error:
+        if not previous_of(path).exists():
+            raise
+        found = _load(previous_of(path), like, label)
+        warnings.warn(f"{str(error).partition(';')[0]}; going on from the checkpoint before it", stacklevel=2)
+        return found
+
+
+class _Damaged(ValueError):
+    """A file that is not a checkpoint, or no longer."""
+
+
+def _load(path: Path, like: Any, label: str) -> Any:
     leaves, structure = jax.tree.flatten(like)
     try:
         with np.load(path, allow_pickle=False) as file:
             found, arrays = str(file["label"]), [file[name] for name in file.files if name != "label"]
-    except (zipfile.BadZipFile, KeyError, EOFError, OSError, ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"checkpoint {path} cannot be read ({error}); delete it to start this part again") from error
+    except Exception as error:  # a damaged archive may raise anything
+        raise _Damaged(f"checkpoint {path} cannot be read ({error}); delete it to start this part again") from error
     if found != label:
         raise ValueError(f"checkpoint {path} belongs to another run: it was written for {found}, not {label}")
     if len(arrays) != len(leaves):

@@ -73,9 +73,13 @@ class Curve:
         """Adds a point without its evaluation."""
         self.rows[self.index(point.step)] = point
 
-    def is_evaluated(self, step: int) -> bool:
-        """Whether the evaluation of a point has arrived."""
-        return not np.isnan(self.rows[self.index(step), 1])
+    def unevaluated_steps(self) -> list[int]:
+        """Steps of the points with finite parameters whose evaluation has not arrived."""
+        return [int(row[0]) for row in self.rows if not np.isnan(row[0]) and row[-1] != 0 and np.isnan(row[1])]
+
+    def drop(self, step: int) -> None:
+        """Removes a point."""
+        self.rows[self.index(step)] = np.nan
 
     def is_alive(self, step: int) -> bool:
         """Whether parameters were finite at the last point."""

@@ -28,7 +28,7 @@ from feelgood.agents import Agent, AgentState, Spaces, constant
 from feelgood.envs.external import ExternalEnvironment
 from feelgood.replay.frames import Arrival
 from feelgood.training.acting import acting_part, policy_of
-from feelgood.training.batch import Interrupted, stop_on_signal
+from feelgood.training.batch import SECONDS_TO_FIRST_CHECKPOINT, Interrupted, stop_on_signal
 from feelgood.training.config import ExternalConfig
 from feelgood.training.curve import Curve, Point
 from feelgood.training.evaluation import Evaluator
@@ -96,7 +96,8 @@ def train(
       folder: folder for checkpoints; None for none. A run in it is continued with its agent, replay, counters and
         curve; the environments begin new episodes.
       label: identifies the run; the checkpoint of another run is refused.
-      checkpoint_seconds: time between two checkpoints; one is also written when the journal's spare rows are used up.
+      checkpoint_seconds: time between two checkpoints; the first one comes after five seconds at most, and one is also
+        written when the journal's spare rows are used up.
       num_evaluators: evaluations played in parallel during training; None for 4 on an accelerator and 1 on a CPU,
         where a free place costs as much as a used one.
       report: called with each complete point of the curve, in order.
@@ -182,7 +183,7 @@ class _Run:
         """Keeps the run in a folder from now on; continues a run that is already there."""
         self.checkpoint_seconds, self.num_spare, self.say = checkpoint_seconds, self.config.num_rows // 8 + 1, say
         row = self.lanes.frames.frame[0]
-        self.journal = Journal(folder, label, self.config.num_rows, self.num_spare, row)
+        self.journal = Journal(folder, label, self.config.num_rows, 2 * self.num_spare, row)
         found = self.journal.restore(self._all_but_frames())
         if found is not None:
             self.agent, lanes, counters, rows = found
@@ -191,12 +192,25 @@ class _Run:
             stored = jnp.asarray(self.journal.rows(self.counters.turns))
             self.lanes = lanes._replace(frames=lanes.frames._replace(frame=stored))
             say(f"continuing from step {self.step}; the environments begin new episodes")
-            for step, policy in self.journal.snapshots(jax.eval_shape(policy_of, self.agent)).items():
-                if step <= self.step and not self.curve.is_evaluated(step):
-                    self.curve.evaluate(step, policy)
-                else:
-                    self.journal.forget(step)
+            self._evaluate_again(self.journal.snapshots(jax.eval_shape(policy_of, self.agent)))
         self.saved, self.saved_turns = time.monotonic(), self.counters.turns
+        self.wait = min(checkpoint_seconds, SECONDS_TO_FIRST_CHECKPOINT)
+
+    def _evaluate_again(self, snapshots: Mapping[int, Any]) -> None:
+        """Starts the evaluations that were in progress; removes the points whose policies are lost, with a message."""
+        assert self.journal is not None
+        waiting = self.curve.unevaluated_steps()
+        for step in waiting:
+            policy = policy_of(self.agent) if step == self.step else snapshots.get(step)
+            if policy is not None:
+                self.curve.evaluate(step, policy)
+                continue
+            self.curve.drop(step)
+            self.say(
+                f"the evaluation at step {step} is lost, because its policy cannot be read; the curve leaves it out"
+            )
+        for step in snapshots.keys() - set(waiting):
+            self.journal.forget(step)
 
     def _all_but_frames(self) -> Any:
         """The contents of a checkpoint; the journal already holds the frames."""
@@ -211,11 +225,12 @@ class _Run:
         copy = lambda leaf: jnp.copy(leaf) if isinstance(leaf, jax.Array) else leaf.copy()
         self.journal.checkpoint(jax.tree.map(copy, self._all_but_frames()), self.curve.reported_steps())
         self.saved, self.saved_turns = time.monotonic(), self.counters.turns
+        self.wait = self.checkpoint_seconds
 
     def _checkpoint_is_due(self) -> bool:
         # Two rows below the journal's limit: one is in flight, and one is to come.
         rows_left = self.num_spare - (self.counters.turns - self.saved_turns) - 2
-        return rows_left <= 0 or time.monotonic() - self.saved > self.checkpoint_seconds
+        return rows_left <= 0 or time.monotonic() - self.saved > self.wait
 
     # Evaluation.
 

@@ -2,22 +2,31 @@
 
 A replay of a million frames is too large to be written at every checkpoint, and its rows never change once written. So
 each row goes to a file when it arrives. This file is a ring with some spare rows more than the replay, and a checkpoint
-holds only the rest of the state. If fewer rows than the spare ones arrive between two checkpoints, the file still holds
-every row of the last checkpoint.
+holds only the rest of the state. If at most half of the spare rows arrive between two checkpoints, the file still holds
+every row of the last two checkpoints. Each row has a checksum of its number and its contents.
 """
 
 import os
 import queue
 import threading
+import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from feelgood.files import open_own
 from feelgood.training import checkpoint
 
 __all__ = ["Journal"]
+
+_CHECKSUM = 4  # bytes
+
+
+def _checksum(index: int, data: bytes) -> bytes:
+    return zlib.crc32(data, index & 0xFFFFFFFF).to_bytes(_CHECKSUM, "little")
 
 
 class Journal:
@@ -29,7 +38,7 @@ class Journal:
       folder: the folder of the run.
       label: identifies the run; the checkpoint of another run is refused.
       num_rows: rows of the replay.
-      num_spare: rows that may arrive between two checkpoints.
+      num_spare: rows that may arrive between three checkpoints.
       row: an array of the shape and dtype of one row.
     """
 
@@ -37,14 +46,23 @@ class Journal:
         self._label, self._num_rows, self._num_places = label, num_rows, num_rows + num_spare
         self._shape, self._dtype = tuple(row.shape), np.dtype(row.dtype)
         self._row_bytes = int(np.prod(self._shape)) * self._dtype.itemsize
+        self._evaluated: list[int] = []
         self._state, self._frames, self._folder = folder / "state.npz", folder / "frames.bin", folder
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.glob("*.partial"):  # left by a killed process
             path.unlink(missing_ok=True)
-        num_bytes = self._num_places * self._row_bytes
+        num_bytes = self._num_places * (self._row_bytes + _CHECKSUM)
         num_kept = self._frames.stat().st_size if self._frames.exists() else None
         self._is_whole = num_kept is not None and num_kept >= num_bytes
-        self._file = os.open(self._frames, os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = open_own(self._frames, os.O_RDWR | os.O_CREAT)
+        if self._is_whole or not self._state.exists():  # otherwise `restore` refuses, this time and the next
+            self._allocate(num_bytes, is_new=num_kept is None)
+        self._calls: queue.Queue[Callable[[], None] | None] = queue.Queue(maxsize=64)
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
+        self._thread.start()
+
+    def _allocate(self, num_bytes: int, *, is_new: bool) -> None:
         try:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._file, 0, num_bytes)
@@ -52,16 +70,12 @@ class Journal:
                 os.ftruncate(self._file, num_bytes)
         except OSError as error:
             os.close(self._file)
-            if num_kept is None:  # an older file may belong to another run
+            if is_new:  # an older file may belong to another run
                 self._frames.unlink(missing_ok=True)
             raise OSError(
-                f"folder {folder} has no room for the replay of {num_bytes / 1e9:.2f} GB ({error.strerror}); "
+                f"folder {self._folder} has no room for the replay of {num_bytes / 1e9:.2f} GB ({error.strerror}); "
                 "choose another disk, a smaller capacity, or no checkpoints"
             ) from error
-        self._calls: queue.Queue[Callable[[], None] | None] = queue.Queue(maxsize=64)
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
-        self._thread.start()
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
@@ -92,12 +106,13 @@ class Journal:
         """Writes row number `index`, counted from 0."""
 
         def write() -> None:
-            os.pwrite(self._file, np.ascontiguousarray(row).tobytes(), self._offset(index))
+            data = np.ascontiguousarray(row).tobytes()
+            os.pwrite(self._file, data + _checksum(index, data), self._offset(index))
 
         self._put(write)
 
     def _offset(self, index: int) -> int:
-        return index % self._num_places * self._row_bytes
+        return index % self._num_places * (self._row_bytes + _CHECKSUM)
 
     def snapshot(self, step: int, tree: Any) -> None:
         """Writes a policy whose evaluation is in progress."""
@@ -107,13 +122,14 @@ class Journal:
         return self._folder / f"evaluating-{step}.npz"
 
     def checkpoint(self, tree: Any, evaluated: list[int]) -> None:
-        """Writes everything but the rows, and deletes the snapshots of the steps in `evaluated`."""
+        """Writes everything but the rows, and deletes the snapshots of the steps in the last call's `evaluated`."""
 
         def write() -> None:
             os.fsync(self._file)
-            checkpoint.save(self._state, tree, self._label)
-            for step in evaluated:
+            checkpoint.save(self._state, tree, self._label, keep_previous=True)
+            for step in self._evaluated:  # the checkpoint before this one also holds their evaluations
                 self._snapshot(step).unlink(missing_ok=True)
+            self._evaluated = evaluated
 
         self._put(write)
 
@@ -132,17 +148,31 @@ class Journal:
         return found
 
     def rows(self, num_written: int) -> np.ndarray:
-        """The rows of the replay after `num_written` arrivals, in the order of the replay; zeros elsewhere."""
+        """The rows of the replay after `num_written` arrivals, in the order of the replay; zeros elsewhere.
+
+        Raises:
+          ValueError: if a row does not match its checksum.
+        """
         table = np.zeros((self._num_rows, *self._shape), self._dtype)
         for index in range(max(num_written - self._num_rows, 0), num_written):
-            data = os.pread(self._file, self._row_bytes, self._offset(index))
+            found = os.pread(self._file, self._row_bytes + _CHECKSUM, self._offset(index))
+            data = found[: self._row_bytes]
+            if found[self._row_bytes :] != _checksum(index, data):
+                raise ValueError(
+                    f"checkpoint {self._state} has lost its frames: row {index} of {self._frames} is damaged; "
+                    f"delete {self._folder} to start again"
+                )
             table[index % self._num_rows] = np.frombuffer(data, self._dtype).reshape(self._shape)
         return table
 
     def snapshots(self, like: Any) -> dict[int, Any]:
-        """The policies whose evaluations were in progress, by step."""
-        steps = [int(path.stem.partition("-")[2]) for path in self._folder.glob("evaluating-*.npz")]
-        return {step: checkpoint.load(self._snapshot(step), like, self._label) for step in sorted(steps)}
+        """The policies whose evaluations were in progress, by step; damaged files are left out."""
+        steps = [path.stem.partition("-")[2] for path in self._folder.glob("evaluating-*.npz")]
+        found = {}
+        for step in sorted(int(step) for step in steps if step.isdecimal()):
+            with suppress(ValueError):
+                found[step] = checkpoint.load(self._snapshot(step), like, self._label)
+        return found
 
     def forget(self, step: int) -> None:
         """Deletes a snapshot."""

@@ -1,0 +1,142 @@
+"""Signals stop the work at a checkpoint, whatever the process is doing; processes are real."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from feelgood.signals import stop_on_signal
+
+GUARD = 600
+
+
+def start(*words, **settings):
+    command = [sys.executable, "-m", "feelgood", *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
+
+
+def wait_for(process, is_there):
+    began = time.monotonic()
+    while not is_there():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() - began < GUARD
+        time.sleep(0.05)
+
+
+def nchain(folder, *words):
+    size = ("--lengths", 5, 6, "--num-steps", 50_000_000, "--num-seeds", 2, "--tuning-seeds", "--agents", "dqn")
+    return ("run", "nchain", *size, "--output", folder, *words)
+
+
+@pytest.mark.parametrize(("signum", "num_processes"), [(signal.SIGTERM, 2), (signal.SIGHUP, 1)])
+def test_a_study_that_a_signal_stops_leaves_checkpoints_and_says_how_to_go_on(tmp_path, signum, num_processes):
+    process = start(*nchain(tmp_path, "--num-processes", num_processes), start_new_session=True)
+    kept = lambda: list((tmp_path / "cells").glob("*.checkpoint.npz"))
+    wait_for(process, lambda: len(kept()) == num_processes)  # written after seconds, not after a minute
+    before = {path: path.stat().st_mtime_ns for path in kept()}
+    # To all processes of the group at once and twice, as a scheduler may do.
+    os.killpg(process.pid, signum)
+    os.killpg(process.pid, signum)
+    _, said = process.communicate(timeout=GUARD)
+    assert process.returncode == 128 + signum
+    assert "stopped; to continue: feelgood run nchain" in said
+    assert "Traceback" not in said
+    assert json.loads((tmp_path / "manifest.json").read_text())["finished"] is False
+    assert all(path.stat().st_mtime_ns > before[path] for path in kept())
+    assert not (tmp_path / ".lock").exists()
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_training_on_external_environments_stops_on_sigterm_and_goes_on(tmp_path, vectorization):
+    size = ("--env", "CartPole-v1", "--num-steps", 50_000_000, "--num-envs", 2, "--hidden", 8, "--agent", "dqn")
+    words = ("train", *size, "--env-settings", f"vectorization={vectorization}", "--output", tmp_path)
+    for _ in range(2):
+        process = start(*words, start_new_session=True)
+        log = tmp_path / "checkpoint" / "seed-0" / "state.npz"
+        before = log.stat().st_mtime_ns if log.exists() else 0
+        wait_for(process, lambda: log.exists() and log.stat().st_mtime_ns > before)  # noqa: B023, called here only
+        os.killpg(process.pid, signal.SIGTERM)
+        _, said = process.communicate(timeout=GUARD)
+        assert process.returncode == 143
+        assert "stopped; to continue: feelgood train" in said
+        assert "Traceback" not in said
+    assert "continuing from step" in said
+
+
+@pytest.mark.parametrize(("signum", "delay"), [(signal.SIGINT, 0.3), (signal.SIGINT, 1.5), (signal.SIGTERM, 0.8)])
+def test_a_signal_in_the_first_seconds_is_never_swallowed(tmp_path, signum, delay):
+    process = start(*nchain(tmp_path), preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    time.sleep(delay)  # Python itself may not have started yet; then there is nothing to say
+    process.send_signal(signum)
+    try:
+        _, said = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:  # it came before Python could hear
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=GUARD)
+        pytest.skip("the process had not begun to listen")
+    assert process.returncode in (128 + signum, -signum)
+    assert "Traceback" not in said
+
+
+DEAF = """
+import sys, time
+from feelgood import signals
+signals.SECONDS_TO_STOP = 0.5
+with signals.listening():
+    signals.set_command_to_go_on("feelgood resume x")
+    print("ready", flush=True)
+    while True:
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            pass
+"""
+
+
+def test_a_process_that_does_not_stop_by_itself_is_ended_with_the_same_sentence():
+    with subprocess.Popen(
+        [sys.executable, "-c", DEAF], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        assert process.wait(GUARD) == 143
+        assert process.stderr.read() == "\nstopped at the last checkpoint; to continue: feelgood resume x\n"
+
+
+SWALLOWED = """
+import os, signal
+from feelgood import signals
+with signals.listening():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        while True: pass
+    except KeyboardInterrupt:
+        pass  # as a callback inside a library may do
+    with signals.stop_on_signal() as stop:
+        assert stop.is_set()
+    print(signals.exit_code())
+"""
+
+
+def test_an_interrupt_that_a_library_swallowed_stops_the_next_loop():
+    done = subprocess.run([sys.executable, "-c", SWALLOWED], capture_output=True, text=True, timeout=GUARD)
+    assert done.stdout == "130\n", done.stderr
+
+
+def test_sighup_stays_ignored_under_nohup_and_handlers_come_back():
+    before = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
+    was = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signal() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop.is_set()
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)  # the same request
+            assert stop.is_set()
+    finally:
+        signal.signal(signal.SIGHUP, was)
+    assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == before

@@ -1,0 +1,75 @@
+"""Printing never costs results; processes are real."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+GUARD = 600
+STUDY = [
+    "run",
+    "nchain",
+    "--lengths",
+    "5",
+    "--num-steps",
+    "1000",
+    "--num-seeds",
+    "1",
+    "--tuning-seeds",
+    "--agents",
+    "dqn",
+]
+
+
+def call(words, **settings):
+    return subprocess.run([sys.executable, "-m", "feelgood", *words], timeout=GUARD, **settings)
+
+
+@pytest.mark.parametrize("kind", ["full disk", "closed pipe", "closed", "ASCII"])
+def test_a_study_finishes_whatever_becomes_of_its_output(tmp_path, kind):
+    words, settings = [*STUDY, "--output", str(tmp_path)], {}
+    if kind == "full disk":
+        with open("/dev/full", "w") as full:
+            done = call(words, stdout=full, stderr=full)
+    elif kind == "closed pipe":
+        read, write = os.pipe()
+        os.close(read)
+        done = call(words, stdout=write, stderr=write)
+        os.close(write)
+    elif kind == "closed":
+        command = [sys.executable, "-m", "feelgood", *words]
+        done = subprocess.run(["bash", "-c", 'exec "$@" >&- 2>&-', "bash", *command], timeout=GUARD)
+    else:
+        settings = {"env": {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}}
+        done = call(words, capture_output=True, **settings)
+    assert done.returncode == 0
+    assert json.loads((tmp_path / "manifest.json").read_text())["finished"] is True
+    assert (tmp_path / "curves.parquet").exists()
+
+
+@pytest.mark.parametrize("redirect", [">&-", "2>&-", ">&- 2>&-"])
+def test_list_works_with_closed_output(redirect):
+    words = f"exec {sys.executable} -m feelgood list {redirect}"
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=GUARD)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
+def test_an_ascii_terminal_gets_the_whole_list():
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done, whole = (call(["list"], capture_output=True, env=each) for each in (env, {**os.environ, "PYTHONUTF8": "1"}))
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == len(whole.stdout.splitlines())
+
+
+@pytest.mark.parametrize("words", [["doctor"], STUDY, ["train", "--env", "CartPole-v1"]], ids=lambda words: words[0])
+def test_a_platform_that_jax_lacks_is_one_sentence(tmp_path, words):
+    env = {**os.environ, "JAX_PLATFORMS": "nothing_like_it"}
+    where = [] if words == ["doctor"] else ["--output", str(tmp_path / "out")]
+    done = call([*words, *where], capture_output=True, text=True, env=env)
+    assert done.returncode == (1 if words == ["doctor"] else 2)
+    assert "Traceback" not in done.stderr
+    assert "JAX_PLATFORMS=nothing_like_it names a platform that JAX cannot use here" in done.stdout + done.stderr
+    assert not (tmp_path / "out").exists()

@@ -74,7 +74,6 @@ class Stop(Exception):
 def undisturbed(tmp_path_factory):
     seen, path = [], tmp_path_factory.mktemp("undisturbed") / "state.npz"
     curves = run(path=path, report=seen.append)
-    assert not path.exists()  # no checkpoint was due
     # Worth comparing: runs change, differ, and some episodes succeed.
     assert len(np.unique(curves.record.potential)) == 3 * NUM_CHUNKS
     assert curves.record.num_successes.any()

@@ -40,17 +40,55 @@ __all__ = [
 ]
 
 
-def write_table(path: Path, table: pd.DataFrame) -> None:
-    """Writes a table as Parquet."""
-    atomically(path, lambda partial: table.to_parquet(partial, index=False, compression="zstd"))
+def write_table(path: Path, table: pd.DataFrame, about: Mapping[str, Any] | None = None) -> None:
+    """Writes a table as Parquet, with facts about it and a hash of its file name and contents in the file's metadata."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    content = pa.Table.from_pandas(table, preserve_index=False)
+    own = {_HASH: _hash_of(path.name, table), _ABOUT: json.dumps(about or {}, default=str).encode()}
+    content = content.replace_schema_metadata({**(content.schema.metadata or {}), **own})
+    atomically(path, lambda partial: parquet.write_table(content, partial, compression="zstd"))
+
+
+_HASH, _ABOUT = b"feelgood.sha256", b"feelgood.about"
+
+
+def _hash_of(name: str, table: pd.DataFrame) -> bytes:
+    """A hash of a table's file name, column names and values."""
+    names = json.dumps([name, *map(str, table.columns)]).encode()
+    return hashlib.sha256(names + pd.util.hash_pandas_object(table, index=False).to_numpy().tobytes()).hexdigest().encode()
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Reads a table; a damaged file gives a ValueError that names it."""
+    """Reads a table.
+
+    Raises:
+      ValueError: if the file is damaged, or is a copy of another table.
+    """
+    return _read(path)[0]
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """The facts that a table was written with; none for tables of other programs and earlier versions."""
+    return _read(path)[1]
+
+
+def _read(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    from pyarrow import parquet
+
     try:
-        return pd.read_parquet(path)
+        content = parquet.read_table(path, use_threads=False)
+        facts = content.schema.metadata or {}
+        table = content.to_pandas()
+        if facts.keys() & {_HASH, _ABOUT} and facts.get(_HASH) != _hash_of(path.name, table):
+            raise ValueError("its contents do not match their hash")
+        return table, json.loads(facts.get(_ABOUT, b"{}"))
     except Exception as error:
-        raise ValueError(f"table {path} cannot be read ({str(error).splitlines()[0]})") from error
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"table {path} cannot be read ({why}); delete this file and run the same command to make it again"
+        ) from error
 
 
 def write_text(path: Path, text: str) -> None:

@@ -144,11 +144,9 @@ def _watch(read: int) -> None:
     while True:
         seconds = None if deadline is None else max(deadline - time.monotonic(), 0.0)
         if not select.select([read], [], [], seconds)[0]:
-            again = f": {_Request.command}" if _Request.command else ""
+            again = f": {_Request.command}" if _Request.command else ", run the command again"
             with suppress(OSError):
-                os.write(
-                    2, f"\nstopped at the last checkpoint; to go on{again or ', run the command again'}\n".encode()
-                )
+                os.write(2, f"\nstopped at the last checkpoint; to continue{again}\n".encode())
             os._exit(exit_code())
         numbers = os.read(read, 64)
         if not numbers:

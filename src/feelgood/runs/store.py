@@ -29,6 +29,7 @@ __all__ = [
     "is_finished",
     "load_results",
     "locked",
+    "read_about",
     "read_manifest",
     "read_study",
     "read_table",
@@ -41,7 +42,7 @@ __all__ = [
 
 
 def write_table(path: Path, table: pd.DataFrame, about: Mapping[str, Any] | None = None) -> None:
-    """Writes a table as Parquet, with facts about it and a hash of its file name and contents in the file's metadata."""
+    """Writes a table as Parquet; the file's metadata holds `about` and a hash of the file's name and contents."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -55,9 +56,10 @@ _HASH, _ABOUT = b"feelgood.sha256", b"feelgood.about"
 
 
 def _hash_of(name: str, table: pd.DataFrame) -> bytes:
-    """A hash of a table's file name, column names and values."""
-    names = json.dumps([name, *map(str, table.columns)]).encode()
-    return hashlib.sha256(names + pd.util.hash_pandas_object(table, index=False).to_numpy().tobytes()).hexdigest().encode()
+    """A hash of a table's file name, and of the names, kinds and values of its columns."""
+    names = json.dumps([name, *([str(column), table[column].dtype.kind] for column in table])).encode()
+    values = pd.util.hash_pandas_object(table, index=False).to_numpy().tobytes()
+    return hashlib.sha256(names + values).hexdigest().encode()
 
 
 def read_table(path: Path) -> pd.DataFrame:

@@ -100,6 +100,9 @@ def train(
     if kept is None:
         return work()
     with store.locked(kept):
+        if (kept / "manifest.json").exists():
+            study = store.read_study(kept)["study"]
+            raise ValueError(f"folder {kept} holds results of the command line ({study}); choose another folder")
         result = work()
         store.write_table(kept / "curves.parquet", _with_others(result.curve, kept / "curves.parquet"))
         return result

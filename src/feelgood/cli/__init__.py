@@ -122,6 +122,8 @@ def _call(arguments: Sequence[str]) -> None:
             from feelgood.checks import check_choice  # it loads NumPy
 
             check_choice("command", arguments[0], COMMANDS)
+            if "" not in sys.path and os.getcwd() not in sys.path:
+                sys.path.append(os.getcwd())  # for --env module:Name-v0, last so that nothing installed is hidden
             COMMANDS[arguments[0]].load()(arguments[1:])
         sys.stdout.flush()
     except BrokenPipeError:  # the reader closed the pipe, as `head` does

@@ -20,6 +20,7 @@ def evaluate_parser() -> ArgumentParser:
     parse.add_argument("--num-episodes", type=int, default=20, help="number of episodes (default: 20)")
     parse.add_argument("--seed", type=int, default=0, help="seed of the episodes (default: 0)")
     parse.add_argument("--json", action="store_true", help="print JSON")
+    parse.add_argument("--allow-import", action="store_true", help="import the module of an env such as module:Name-v0")
     return parse
 
 
@@ -31,7 +32,7 @@ def evaluate(arguments: Sequence[str]) -> None:
     from feelgood.statistics import interval
     from feelgood.training.policy_files import load_policy
 
-    policy = load_policy(chosen.folder)
+    policy = load_policy(chosen.folder, allow_import=chosen.allow_import)
     if not policy.is_finite:
         print(f"the parameters of {chosen.folder} are not finite: its training diverged", file=sys.stderr)
     returns = policy.evaluate(chosen.num_episodes, chosen.seed).tolist()

@@ -17,6 +17,7 @@ def record_parser() -> ArgumentParser:
     parse.add_argument("-o", "--output", type=Path, default=Path("game.gif"), help="output file (default: game.gif)")
     parse.add_argument("--seed", type=int, default=0, help="seed of the episode (default: 0)")
     parse.add_argument("--max-steps", type=int, default=2000, help="largest number of steps (default: 2000)")
+    parse.add_argument("--allow-import", action="store_true", help="import the module of an env such as module:Name-v0")
     return parse
 
 
@@ -27,5 +28,7 @@ def record(arguments: Sequence[str]) -> None:
 
     from feelgood.training.policy_files import load_policy
 
-    return_ = load_policy(chosen.folder).record(chosen.output, chosen.seed, max_steps=chosen.max_steps)
+    return_ = load_policy(chosen.folder, allow_import=chosen.allow_import).record(
+        chosen.output, chosen.seed, max_steps=chosen.max_steps
+    )
     print(f"wrote {chosen.output}: an episode with return {return_:g}")

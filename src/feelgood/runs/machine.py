@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["describe_machine"]
+__all__ = ["describe_code", "describe_machine"]
 
 
 def describe_machine() -> dict[str, Any]:
@@ -30,6 +30,17 @@ def describe_machine() -> dict[str, Any]:
         "modified": bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".")),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def describe_code() -> dict[str, Any]:
+    """The version and commit of this package, and the number of JAX devices: tables with equal facts may be mixed."""
+    jax = sys.modules.get("jax")
+    try:
+        version = metadata.version("feelgood")
+    except metadata.PackageNotFoundError:
+        version = "not installed"
+    devices = 0 if jax is None else jax.local_device_count()
+    return {"version": version, "commit": _git("rev-parse", "HEAD"), "devices": devices}
 
 
 def _git(*words: str) -> str | None:

@@ -29,10 +29,10 @@ __all__ = [
     "is_finished",
     "load_results",
     "locked",
-    "read_about",
     "read_manifest",
     "read_study",
     "read_table",
+    "read_with_facts",
     "recorded",
     "write_manifest",
     "write_so_far",
@@ -57,7 +57,7 @@ _HASH, _ABOUT = b"feelgood.sha256", b"feelgood.about"
 
 def _hash_of(name: str, table: pd.DataFrame) -> bytes:
     """A hash of a table's file name, and of the names, kinds and values of its columns."""
-    names = json.dumps([name, *([str(column), table[column].dtype.kind] for column in table])).encode()
+    names = json.dumps([name, *([str(column), table[column].dtype.kind] for column in table)]).encode()
     values = pd.util.hash_pandas_object(table, index=False).to_numpy().tobytes()
     return hashlib.sha256(names + values).hexdigest().encode()
 
@@ -68,15 +68,11 @@ def read_table(path: Path) -> pd.DataFrame:
     Raises:
       ValueError: if the file is damaged, or is a copy of another table.
     """
-    return _read(path)[0]
+    return read_with_facts(path)[0]
 
 
-def read_about(path: Path) -> dict[str, Any]:
-    """The facts that a table was written with; none for tables of other programs and earlier versions."""
-    return _read(path)[1]
-
-
-def _read(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+def read_with_facts(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Reads a table and the facts that it was written with; none for tables of other programs."""
     from pyarrow import parquet
 
     try:
@@ -158,6 +154,7 @@ def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
             raise ValueError(f"folder {folder} holds no curves; choose a table of {', '.join(map(repr, files))}")
         table = "curves" if "curves" in files else next(iter(files))
     check_choice("table", table, files)
+    _check_hash(files[table])
     return read_table(files[table]) if files[table].suffix == ".parquet" else _read_csv(files[table])
 
 
@@ -271,7 +268,26 @@ def recorded(
 
         write()
         yield facts
-        write(finished=True, wall_seconds=round(time.time() - began))
+        write(finished=True, wall_seconds=round(time.time() - began), tables=_hashes(output))
+
+
+def _hashes(output: Path) -> dict[str, str]:
+    """The SHA-256 of every table in a folder, by file name."""
+    files = sorted(file for ending in ("csv", "parquet") for file in output.glob(f"*.{ending}"))
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def _check_hash(file: Path) -> None:
+    """Refuses a table of a finished study that has changed since the study wrote it."""
+    path = file.parent / "manifest.json"
+    manifest = read_manifest(path) if path.exists() else {}
+    hashes = manifest.get("tables") if manifest.get("finished") else None
+    known = hashes.get(file.name) if isinstance(hashes, dict) else None
+    if known is not None and known != hashlib.sha256(file.read_bytes()).hexdigest():
+        raise ValueError(
+            f"table {file} has changed since its study finished: its SHA-256 is not the one in {path}; "
+            f"restore it, or delete {path} and run the same command ({manifest.get('command')}) to make it again"
+        )
 
 
 def _label(study: str, spec: Any) -> str:

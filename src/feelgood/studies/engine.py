@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import os
 import socket
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -96,11 +97,22 @@ def carry_out(plans: Sequence[Plan], folder: Path, engine: Engine, done: Callabl
       done: called with the name of the last task of each finished plan.
     """
     from feelgood.runs import store
+    from feelgood.runs.machine import describe_code
 
     results: list[Any] = [None] * len(plans)
     waiting = deque(range(len(plans)))
     asked: dict[int, Sequence[Task]] = {}
+    missing: dict[int, set[str]] = {}
+    ready: deque[int] = deque()
+    users: dict[str, list[int]] = {}
     under_way: dict[str, Any] = {}
+    code = describe_code()
+    found: dict[str, dict[str, Any]] = {}
+
+    def read(task: Task) -> Any:
+        table, about = store.read_with_facts(folder / task.file)
+        found[task.file] = about
+        return table
 
     def advance(i: int, tables: list[Any] | None) -> None:
         try:
@@ -109,27 +121,53 @@ def carry_out(plans: Sequence[Plan], folder: Path, engine: Engine, done: Callabl
             results[i] = end.value
             last = asked.pop(i, ())
             done(last[-1].name if last else "")
+            return
+        missing[i] = {task.file for task in asked[i] if not (folder / task.file).exists()}
+        if not missing[i]:
+            ready.append(i)
+        for task in asked[i]:
+            if task.file in missing[i]:
+                users.setdefault(task.file, []).append(i)
+                if task.file not in under_way:
+                    under_way[task.file] = engine.submit(task)
 
     while waiting or asked:
         while waiting and len(asked) < engine.num_plans:
             advance(waiting.popleft(), None)
-        missing = {i: [task for task in tasks if not (folder / task.file).exists()] for i, tasks in asked.items()}
-        ready = [i for i, tasks in missing.items() if not tasks]
-        for i in ready:
-            advance(i, [store.read_table(folder / task.file) for task in asked[i]])
-        if ready or not missing:
+        while ready:
+            i = ready.popleft()
+            advance(i, [read(task) for task in asked[i]])
+        if not under_way:
             continue
-        for task in (task for tasks in missing.values() for task in tasks):
-            if task.file not in under_way:
-                under_way[task.file] = engine.submit(task)
         position, table = engine.first(list(under_way.values()))
         file = list(under_way)[position]
         del under_way[file]
-        store.write_table(folder / file, table)
+        store.write_table(folder / file, table, code)
+        for i in users.pop(file):
+            missing[i].discard(file)
+            if not missing[i]:
+                ready.append(i)
         kept = _checkpoint(folder, file)
         for path in (kept, kept.with_name(f"{kept.name}.previous")):
             path.unlink(missing_ok=True)
+    _flag_other_code(folder, code, found, engine.facts)
     return results
+
+
+def _flag_other_code(
+    folder: Path, code: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]], facts: dict[str, list[str]]
+) -> None:
+    """Warns if some tables were made by another version, commit or number of devices, and names all in `facts`."""
+    in_words = lambda each: ", ".join(f"{name} {value}" for name, value in each.items()) or "an earlier version"
+    other = {file: in_words(each) for file, each in found.items() if each != code}
+    if found:
+        facts["code"] = sorted({*other.values(), *([in_words(code)] if len(other) < len(found) else [])})
+    if other:
+        warnings.warn(
+            f"{len(other)} of {len(found)} tables in {folder} were made by other code than this ({in_words(code)}): "
+            f"{'; '.join(sorted(set(other.values())))}. Delete them to make them again with this code",
+            stacklevel=2,
+        )
 
 
 def run_plans(

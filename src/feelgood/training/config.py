@@ -8,6 +8,9 @@ from feelgood.checks import check_count, check_non_negative, check_positive, che
 
 __all__ = ["ExternalConfig", "FunctionalConfig", "TrainingConfig", "most_groups"]
 
+MOST_STEPS = 10**12
+"""Largest number of environment steps of a run."""
+
 
 @dataclass(frozen=True)
 class TrainingConfig:
@@ -45,6 +48,8 @@ class TrainingConfig:
         for field in fields(self):
             if field.type is int or field.type == "int":
                 check_count(field.name, getattr(self, field.name), minimum=0 if field.name == "learning_starts" else 1)
+        if self.num_steps > MOST_STEPS:
+            raise ValueError(f"num_steps must be at most {MOST_STEPS}, got {self.num_steps}")
         check_positive("replay_ratio", self.replay_ratio)
         check_probability("discount", self.discount)
         check_non_negative("priority_exponent", self.priority_exponent)

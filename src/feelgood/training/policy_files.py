@@ -31,6 +31,7 @@ from feelgood.training.policy import OWN, Origin, Policy, make_environment, zoo_
 __all__ = ["find_policy", "load_policy", "save_policy"]
 
 _FORMAT = 1
+_HEADER = 65_536  # bytes, more than the header of an array or of an archive's entry
 
 
 def _named(state: AgentState) -> dict[str, Any]:
@@ -109,6 +110,7 @@ def load_policy(
     *,
     make_agent: Callable[[Spaces, Any], Agent] | None = None,
     environment: ExternalEnvironment | Environment | Callable[[int, bool], Any] | None = None,
+    allow_import: bool = False,
 ) -> Policy:
     """Reads a policy written by `save_policy`. Loading runs no code from the folder.
 
@@ -117,6 +119,8 @@ def load_policy(
       make_agent: your own agent; by default the agent of the zoo.
       environment: your own environment, as for `feelgood.train`: an `ExternalEnvironment`, a functional environment, or
         a function `(num_envs, training) -> VectorEnv`; or another environment with the same spaces.
+      allow_import: whether an environment with a name such as "module:Name-v0" may import its module. Set it only for
+        policies that you trust.
 
     Raises:
       ValueError: if there is no policy, or its files are damaged, or do not match the agent or the environment.
@@ -148,6 +152,11 @@ def load_policy(
     if environment is None:
         if origin.kind == OWN:
             raise ValueError(f"policy {folder} needs your own environment; pass environment to load_policy")
+        if origin.kind == "gym" and ":" in origin.name and not allow_import:
+            raise ValueError(
+                f"policy {folder} plays env {origin.name!r}, whose module would be imported; "
+                "pass environment, or allow_import=True (--allow-import) if you trust the policy"
+            )
         environment = make_environment(origin)
     elif isinstance(environment, Environment):
         environment = functional_as_external(environment)
@@ -171,15 +180,22 @@ def _as_now(about: dict[str, Any]) -> dict[str, Any]:
 
 def _read(folder: Path, digest: str, like: AgentState) -> AgentState:
     """The arrays of a policy, in the structure of `like`."""
+    expected = _named(like)
+    most = {f"{name}.npy": int(np.prod(leaf.shape)) * leaf.dtype.itemsize + _HEADER for name, leaf in expected.items()}
     try:
+        if (folder / "policy.npz").stat().st_size > sum(most.values()) + _HEADER * (len(most) + 1):
+            raise ValueError("policy.npz is larger than the arrays of its agent")
         data = (folder / "policy.npz").read_bytes()
         if hashlib.sha256(data).hexdigest() != digest:
             raise ValueError("policy.npz does not match policy.json")
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for each in archive.infolist():
+                if each.file_size > most.get(each.filename, _HEADER):
+                    raise ValueError(f"{each.filename} in policy.npz is larger than the array of its agent")
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (zipfile.BadZipFile, KeyError, EOFError, OSError, ValueError, TypeError, AttributeError) as error:
+    except Exception as error:  # a damaged archive may raise anything
         raise ValueError(f"policy {folder} cannot be read: {error}") from error
-    expected = _named(like)
     if arrays.keys() != expected.keys():
         differ = ", ".join(sorted(arrays.keys() ^ expected.keys())[:3])
         raise ValueError(f"policy {folder} does not fit its agent: arrays differ, such as {differ}")

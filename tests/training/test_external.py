@@ -681,7 +681,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
     like = (np.zeros(3),)
     journal = Journal(tmp_path, "x", 10, 4, np.zeros((4, 4)))
     for i in range(24):
-        journal.row(i, np.full((4, 4), i))
+        journal.row(i, np.full((4, 4), float(i)))
         if i in (19, 21):
             journal.checkpoint((np.full(3, i + 1.0),), [])
     journal.close()

@@ -1,6 +1,6 @@
 import pytest
 
-from feelgood.pairs import read_lists, read_numbers, read_values
+from feelgood.pairs import read_lists, read_numbers, read_seeds, read_values, seed_text
 
 
 def test_numbers_and_lists_are_read_by_name():
@@ -33,3 +33,19 @@ def test_values_are_numbers_truth_values_or_text():
 def test_other_words_are_refused_in_one_sentence(read, word, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         read("x", ("step_size=1", word))
+
+
+@pytest.mark.parametrize(
+    ("words", "seeds"), [(["3", "7", "11"], [3, 7, 11]), (["0-3"], [0, 1, 2, 3]), (["9", "2-2", "4-5"], [9, 2, 4, 5])]
+)
+def test_seeds_are_numbers_and_ranges_with_both_ends(words, seeds):
+    assert read_seeds(words) == seeds
+    assert read_seeds(seed_text(seeds).split()) == seeds
+
+
+@pytest.mark.parametrize(
+    "words", [["-1"], ["1-"], ["4-3"], ["a"], ["1.5"], ["4294967296"], [], ["1", "0-2"], ["0-1000000"]]
+)
+def test_other_seeds_are_refused_in_one_sentence(words):
+    with pytest.raises(ValueError, match=r"^seeds must be .*, got [^\n]*$"):
+        read_seeds(words)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-__all__ = ["read_lists", "read_numbers", "read_values"]
+__all__ = ["read_lists", "read_numbers", "read_seeds", "read_values", "seed_text"]
 
 T = TypeVar("T")
 
@@ -78,3 +78,43 @@ def read_lists(field: str, words: Sequence[str]) -> dict[str, tuple[float, ...]]
             text = ",".join(f"{number:g}" for number in numbers)
             raise ValueError(f"{field} must not repeat a number, got {name}={text}")
     return found
+
+
+def read_seeds(words: Sequence[str]) -> list[int]:
+    """Parses seeds and ranges of seeds; a range includes both ends.
+
+    Raises:
+      ValueError: if there is no seed, a word has another form, or a seed is repeated.
+
+    Example:
+      >>> read_seeds(["7", "0-3"])
+      [7, 0, 1, 2, 3]
+    """
+    found: list[int] = []
+    for word in words:
+        first, dash, last = str(word).partition("-")
+        last = last if dash else first
+        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < 2**32):
+            raise ValueError(f"seeds must be whole numbers below 2^32 or ranges such as 0-19, got {word!r}")
+        if int(last) - int(first) >= 1_000_000:
+            raise ValueError(f"seeds must be at most a million, got {word!r}")
+        found += range(int(first), int(last) + 1)
+    if not found or len(set(found)) < len(found):
+        raise ValueError(f"seeds must be different, at least one, got {' '.join(map(str, words))!r}")
+    return found
+
+
+def seed_text(seeds: Sequence[int]) -> str:
+    """Seeds as `read_seeds` takes them, with runs of consecutive seeds as ranges.
+
+    Example:
+      >>> seed_text([0, 1, 2, 7])
+      '0-2 7'
+    """
+    ranges: list[list[int]] = []
+    for seed in seeds:
+        if ranges and seed == ranges[-1][1] + 1:
+            ranges[-1][1] = seed
+        else:
+            ranges.append([seed, seed])
+    return " ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)

@@ -10,8 +10,9 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from feelgood.envs import external
-from feelgood.envs.external import ATARI_GAMES, atari, gym_environment, vector_environment
+from feelgood.envs.external import atari, gym_environment, vector_environment
 from feelgood.replay.frames import Arrival, frame_replay
+from feelgood.studies.atari.paper import GAMES
 from feelgood.training.evaluation import play, stacked
 
 pytest.importorskip("ale_py")
@@ -105,7 +106,7 @@ def test_single_environments_can_begin_anew_and_the_others_go_on():
 
 def test_all_games_of_the_paper_are_there_with_their_minimal_actions():
     known = {"alien": 18, "freeway": 3, "gravitar": 18, "hero": 18, "pitfall": 18, "qbert": 6, "solaris": 18}
-    assert {game: atari(game).num_actions for game in ATARI_GAMES} == {**known, "venture": 18}
+    assert {game: atari(game).num_actions for game in GAMES} == {**known, "venture": 18}
     assert atari("qbert", full_action_space=True).num_actions == 18
     assert atari("qbert").observation_shape == (4, 84, 84)
 

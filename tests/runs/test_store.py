@@ -146,7 +146,7 @@ def test_a_manifest_holds_command_arguments_seeds_and_what_is_known_in_the_end(t
     told = manifest(tmp_path)
     assert told["command"] == f"feelgood run toy --seeds 1 2 --output {tmp_path}"
     assert told["arguments"] == ["run", "toy"]
-    assert told["seeds"] == {"reporting": {"first": 3, "count": 5}}
+    assert told["seeds"] == {"reporting": "3-7"}
     assert told["workers"] == ["2 x cpu"]
     with store.recorded(tmp_path, "toy", Spec((1, 2), tmp_path), command="feelgood train"):
         assert manifest(tmp_path)["command"] == "feelgood train"
@@ -225,7 +225,7 @@ def test_the_readme_says_in_words_what_lies_there(tmp_path):
     assert "absent" not in text
     assert "- `cells`: " in text
     assert "| seeds | 1 2 |" in text
-    assert "- seeds, reporting: 3 to 7" in text
+    assert "- seeds, reporting: 3-7" in text
     assert f"- jax {manifest(tmp_path)['versions']['jax']}\n" in text
     # What it says of loading works, once FOLDER is the folder.
     (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)

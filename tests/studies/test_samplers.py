@@ -41,7 +41,7 @@ def test_the_folder_can_be_continued_and_is_not_overwritten_by_another(finished)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["study"] == "samplers"
     assert manifest["finished"] is True
-    assert manifest["seeds"] == {"all": {"first": 0, "count": 1}}
+    assert manifest["seeds"] == {"all": "0"}
     before = pd.read_csv(folder / "distances.csv")
     with pytest.raises(ValueError, match="holds another study"):
         samplers.run(SamplersStudy(num_chains=65, num_steps=8, output=folder))

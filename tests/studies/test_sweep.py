@@ -7,8 +7,8 @@ import pytest
 
 import feelgood
 from feelgood.studies import sweep
-from feelgood.studies.cells import FIRST_TUNING_SEED
 from feelgood.studies.nchain.study import GRIDS
+from feelgood.studies.seeds import FIRST_TUNING_SEED
 from feelgood.studies.sweep import SweepStudy
 
 

@@ -16,7 +16,7 @@ from feelgood.choices import Critic, Form
 from feelgood.cli import COMMANDS
 from feelgood.cli.parsing import parse_options
 from feelgood.cli.work import interruptible, set_up_jax
-from feelgood.pairs import read_numbers, read_values
+from feelgood.pairs import read_numbers, read_seeds, read_values
 
 __all__ = ["TrainOptions", "execute", "train"]
 
@@ -37,43 +37,45 @@ class TrainOptions:
     env: str
     """A Gymnasium name such as CartPole-v1, or an Atari game as in atari:venture."""
     env_settings: tuple[str, ...] = ()
-    """Settings of it, as in pixel_scale=0.0625 life_loss=false for an Atari game, or map_name=8x8."""
+    """Settings of the environment, as in pixel_scale=0.0625 life_loss=false for an Atari game, or map_name=8x8."""
     agent: str = "fg_ulmcdqn"
-    """A member of the zoo; `feelgood list agents` names them."""
+    """Agent, see `feelgood list agents`."""
     num_steps: int = 0
-    """Environment steps in all; 0 for the default: 50,000, and 12,500,000 on Atari."""
+    """Environment steps; 0 for the default: 50,000, or 12,500,000 on Atari."""
     seed: int = 0
-    """Of initialisation, noise, minibatches and environments."""
+    """First seed. A seed determines initialisation, noise, minibatches and environments."""
     num_seeds: int = 1
-    """Runs, one after the other, with the seeds that follow."""
+    """Number of runs, one after the other, with consecutive seeds."""
+    seeds: tuple[str, ...] = ()
+    """Seeds instead of seed and num_seeds, as in 3 7 11 or 0-19."""
     num_envs: int = 0
-    """Environments that step in parallel; 0 for the default: 8, and 300 on Atari."""
+    """Environments that step in parallel; 0 for the default: 8, or 300 on Atari."""
     hyper: tuple[str, ...] = ()
     """Hyper-parameters that differ from the defaults, as in step_size=1e-2 friction=10."""
     config: tuple[str, ...] = ()
-    """Other settings of the run, as in batch_size=64 n_step=3 target_update_period=200 capacity=50000."""
+    """Other training settings, as in batch_size=64 n_step=3 target_update_period=200 capacity=50000."""
     hidden: tuple[int, ...] = ()
-    """Widths of the hidden layers; nothing for the default: 64 64."""
+    """Widths of the hidden layers; empty for the default: 64 64."""
     double: bool = False
-    """Whether targets are double: the online network picks the action that the target network values. On Atari they
-    always are."""
+    """Whether to use double Q-learning; on Atari it is always used."""
     prioritized: bool = False
-    """Whether transitions are replayed by priority, whatever the agent."""
+    """Whether to use prioritised replay with any agent."""
     form: Form = "released"
     """Form of the adaptive samplers, those with a bias_factor; see `feelgood.agents.Options`."""
     critic: Critic = "mean"
-    """What the network tells of a return: its mean, or a distribution, categorical as in C51 or quantile as in IQN."""
+    """What the network estimates: the mean return, or its distribution, categorical as in C51 or quantile as in IQN."""
     output: Path = Path("runs/train")
-    """Folder for curves, policy, checkpoints and manifest. Unfinished work found there is continued."""
+    """Folder for curves, policy, checkpoints and manifest; unfinished training there is continued."""
     tensorboard: bool = False
-    """Whether curves also go to TensorBoard, in OUTPUT/tensorboard (needs the extra tensorboard)."""
+    """Whether to log curves to TensorBoard in OUTPUT/tensorboard (needs the extra tensorboard)."""
     wandb_project: str = ""
-    """Project of Weights & Biases that curves also go to (needs the extra wandb)."""
+    """Project of Weights & Biases to log curves to (needs the extra wandb)."""
 
     def __post_init__(self):
         for name in ("num_steps", "seed", "num_envs"):
             check_count(name, getattr(self, name), minimum=0)
         check_count("num_seeds", self.num_seeds)
+        self.seed_list()
         for width in self.hidden:
             check_count("hidden", width)
         self.hyper_parameters()
@@ -85,6 +87,10 @@ class TrainOptions:
         ):
             if wanted and importlib.util.find_spec(package) is None:
                 raise ValueError(f"{extra} needs a package that is not installed: pip install 'feelgood[{extra}]'")
+
+    def seed_list(self) -> list[int]:
+        """The seeds as numbers."""
+        return read_seeds(self.seeds or [f"{self.seed}-{self.seed + self.num_seeds - 1}"])
 
     def hyper_parameters(self) -> dict[str, float]:
         """`hyper` as numbers by name."""
@@ -143,7 +149,7 @@ def run(options: TrainOptions) -> list[Path]:
     # False and nothing are for what such an environment has.
     said = {name: getattr(options, name) for name in ("hidden", "double", "prioritized")}
     chosen |= {name: value for name, value in said.items() if value}
-    seeds = range(options.seed, options.seed + options.num_seeds)
+    seeds = options.seed_list()
     # Raises errors before anything is written.
     job = prepare(
         options.agent,
@@ -169,7 +175,7 @@ def run(options: TrainOptions) -> list[Path]:
 
 @contextmanager
 def _reports(
-    options: TrainOptions, seeds: range, num_steps: int, progress: Any
+    options: TrainOptions, seeds: Sequence[int], num_steps: int, progress: Any
 ) -> Iterator[tuple[Callable[[int, Mapping[str, Any]], None], Callable[[int, int, float], None]]]:
     """Yields a function that logs rows of curves, and one that updates the progress bar between them."""
     from feelgood.runs import sinks
@@ -199,7 +205,7 @@ def _reports(
                     where.clear()
                 where.update(news, seed=seed, step=max(news["step"], where.get("step", 0)))  # evaluations are late
                 speed = f", {where['speed']:,.0f} steps/s" if "speed" in where else ""
-                done = (seed - seeds.start) * num_steps + min(where["step"], num_steps)
+                done = seeds.index(seed) * num_steps + min(where["step"], num_steps)
                 show(Moment(done, f"seed {seed}, step {where['step']:,}{speed}{where.get('score', '')}"))
 
             def tick(seed: int, step: int, speed: float) -> None:

@@ -22,16 +22,12 @@ from feelgood.signals import SECONDS_TO_STOP, SIGNALS
 from feelgood.typing import Array
 
 __all__ = [
-    "ATARI_GAMES",
     "ExternalEnvironment",
     "atari",
     "functional_as_external",
     "gym_environment",
     "vector_environment",
 ]
-
-ATARI_GAMES = ("alien", "freeway", "gravitar", "hero", "pitfall", "qbert", "solaris", "venture")
-"""The paper's eight hard games."""
 
 _MANY_CORES = 8  # from this number on, emulators yield to all other threads; with fewer cores their share matters more
 

@@ -44,7 +44,7 @@ def describe(folder: Path, manifest: Mapping[str, Any], files: Mapping[str, str]
     lines += [f"| {name} | {_plain(value)} |" for name, value in manifest["spec"].items()]
     lines += ["", "## Seeds and versions", ""]
     for use, each in manifest["seeds"].items():
-        lines.append(f"- seeds, {use}: {each['first']} to {each['first'] + each['count'] - 1}")
+        lines.append(f"- seeds, {use}: {each}")
     lines += [f"- {name} {version}" for name, version in manifest["versions"].items()]
     commit = f"{manifest['commit'] or 'unknown'}{', modified since' if manifest['modified'] else ''}"
     lines.append(f"- Python {manifest['python']} on {manifest['machine']}, commit {commit}")

@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pandas as pd
 
 from feelgood.checks import check_choice
 from feelgood.files import atomically
+from feelgood.pairs import seed_text
 from feelgood.runs import readme
 from feelgood.runs.lock import locked
 from feelgood.runs.machine import describe_machine
@@ -219,7 +220,7 @@ def recorded(
     study: str,
     spec: Any,
     *,
-    seeds: Mapping[str, range] | None = None,
+    seeds: Mapping[str, Sequence[int]] | None = None,
     files: Mapping[str, str] | None = None,
     command: str | None = None,
 ) -> Iterator[dict[str, Any]]:
@@ -255,7 +256,7 @@ def recorded(
             "spec": options,
             "command": command or as_command(study, spec),
             "arguments": sys.argv[1:],
-            "seeds": {use: {"first": each.start, "count": len(each)} for use, each in (seeds or {}).items()},
+            "seeds": {use: seed_text(each) for use, each in (seeds or {}).items()},
             "finished": False,
         }
         facts: dict[str, Any] = {}
@@ -291,7 +292,8 @@ def _check_hash(file: Path) -> None:
 
 
 def _label(study: str, spec: Any) -> str:
-    options = dataclasses.asdict(spec)
+    # Empty `seeds` mean that `num_seeds` gives them.
+    options = {name: value for name, value in dataclasses.asdict(spec).items() if (name, value) != ("seeds", ())}
     return fingerprint(study, {name: value for name, value in options.items() if name not in _ELSEWHERE})
 
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from feelgood.checks import check_choice, check_count
 from feelgood.choices import Form
-from feelgood.studies.engine import EngineOptions, Task
+from feelgood.studies.engine import Task
+from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
 
 __all__ = [
-    "FIRST_TUNING_SEED",
     "OPTIMUM",
     "Cell",
     "CellOptions",
@@ -31,12 +31,10 @@ __all__ = [
 
 OPTIMUM = 10.0
 """Return of the best policy on the N-chain."""
-FIRST_TUNING_SEED = 1_000_000
-"""Reporting uses seeds below this one; tuning uses this seed and larger ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CellOptions(EngineOptions):
+class CellOptions(SeedOptions):
     """Options of studies that run cells."""
 
     seeds_per_task: int = 0

@@ -35,9 +35,9 @@ class FrontierStudy(CellOptions):
     num_steps: int = 100_000
     """Environment steps of a run at N = 100."""
     num_seeds: int = 20
-    """Seeds of every agent, length and budget."""
+    """Number of seeds of every agent, length and budget."""
     output: Path = Path("runs/frontier")
-    """Folder for results; one that holds an unfinished run of the same study is continued."""
+    """Folder for results; an unfinished run of the same study is continued."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -72,7 +72,7 @@ def plan(study: FrontierStudy, agent: str, budget: str) -> Plan:
     rows, failures = [], 0
     for length in study.lengths:
         num_steps = study.steps(budget, length)
-        cell = Cell(f"nchain-{length}", agent, "frontier", [{}], range(study.num_seeds), num_steps)
+        cell = Cell(f"nchain-{length}", agent, "frontier", [{}], study.seed_list, num_steps)
         (table,) = yield from tables_of([cell], study.seeds_per_task)
         num_good = int((results.per_seed(table, OPTIMUM)["score"] >= GOOD_SCORE).sum())
         held = num_good >= GOOD_SHARE * study.num_seeds
@@ -94,7 +94,7 @@ def run(study: FrontierStudy, report=print) -> list[Path]:
     from feelgood.studies.nchain import tables as results
     from feelgood.studies.nchain.charts import frontier
 
-    seeds = {"all": range(study.num_seeds)}
+    seeds = {"all": study.seed_list}
     with store.recorded(study.output, "frontier", study, seeds=seeds, files=FILES) as facts:
         pairs = itertools.product(study.budgets, study.agents)
         done = run_plans(study, [plan(study, agent, budget) for budget, agent in pairs], study.output, facts)

@@ -30,9 +30,9 @@ class SensitivityStudy(CellOptions):
     num_steps: int = 10_000
     """Environment steps of a run."""
     num_seeds: int = 10
-    """Seeds of every point."""
+    """Number of seeds of every point."""
     output: Path = Path("runs/sensitivity")
-    """Folder for results; one that holds an unfinished run of the same study is continued."""
+    """Folder for results; an unfinished run of the same study is continued."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -59,7 +59,7 @@ def plan(study: SensitivityStudy, agent: str) -> Plan:
     from feelgood.studies.nchain import tables as results
 
     values = [{name: value} for name, value in points()]
-    cell = Cell(f"nchain-{study.length}", agent, "sensitivity", values, range(study.num_seeds), study.num_steps)
+    cell = Cell(f"nchain-{study.length}", agent, "sensitivity", values, study.seed_list, study.num_steps)
     (table,) = yield from tables_of([cell], study.seeds_per_task)
     return [
         results.summarise(table[table["point"] == i], OPTIMUM).assign(parameter=name, value=value)
@@ -77,7 +77,7 @@ def run(study: SensitivityStudy, report=print) -> list[Path]:
     from feelgood.studies.nchain import tables as results
     from feelgood.studies.nchain.charts import sensitivity
 
-    seeds = {"all": range(study.num_seeds)}
+    seeds = {"all": study.seed_list}
     with store.recorded(study.output, "sensitivity", study, seeds=seeds, files=FILES) as facts:
         done = run_plans(study, [plan(study, agent) for agent in study.agents], study.output, facts)
         table = pd.concat([summary for summaries in done for summary in summaries], ignore_index=True)

@@ -36,13 +36,13 @@ class SweepStudy(CellOptions):
     num_kept: int = 8
     """Smallest number of points that advance to the next round; ties and near ties advance too."""
     num_seeds: int = 20
-    """Fresh seeds that the winner is reported on."""
+    """Number of fresh seeds for the winner."""
     num_steps: int = 10_000
     """Environment steps of a run."""
     form: Form = "released"
     """Form of the adaptive samplers, see `feelgood.agents.Options`."""
     output: Path = Path("runs/sweep")
-    """Folder for results; one that holds an unfinished run of the same study is continued."""
+    """Folder for results; an unfinished run of the same study is continued."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -72,7 +72,7 @@ def plan(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> Plan:
 
     points = yield from tune(cell, grid, study.tuning_seeds, study.num_kept, study.seeds_per_task)
     hyper = best(points, grid)
-    (curves,) = yield from tables_of([cell("report", [hyper], range(study.num_seeds))], study.seeds_per_task)
+    (curves,) = yield from tables_of([cell("report", [hyper], study.seed_list)], study.seeds_per_task)
     won = (points[list(hyper)] == list(hyper.values())).all(axis=1)
     return points.assign(won=won), curves.assign(**hyper)
 
@@ -83,7 +83,7 @@ def run(study: SweepStudy, report=print) -> list[Path]:
 
     grid = read_lists("grid", study.grid) or GRIDS[study.agent]
     _check(study, grid)
-    seeds = {"reporting": range(study.num_seeds), **tuning_seeds(study.tuning_seeds)}
+    seeds = {"reporting": study.seed_list, **tuning_seeds(study.tuning_seeds)}
     with store.recorded(study.output, "sweep", study, seeds=seeds, files=FILES) as facts:
         ((points, curves),) = run_plans(study, [plan(study, grid)], study.output, facts)
         text = as_markdown(study, points, curves)

@@ -16,7 +16,6 @@ pytest.importorskip("ale_py")
 import feelgood.training.external
 from feelgood.agents import ZOO, atari_hyper
 from feelgood.cli.run import restored
-from feelgood.envs.external import ATARI_GAMES
 from feelgood.report import kinds as charts
 from feelgood.runs import store
 from feelgood.studies.atari import runs as atari_runs
@@ -45,14 +44,24 @@ from feelgood.training.external import Point
         ({"vary": ("friction=1,0.1,1e0",)}, "vary must not repeat a number, got friction=1,0.1,1"),
         ({"vary": ("friction=1,2",), "hyper": ("friction=3",)}, "vary must name what hyper does not, got 'friction'"),
         ({"num_frames": -4}, "num_frames must be a whole number of at least 1, got -4"),
-        ({"num_frames": 10_001}, "num_frames must be a multiple of evaluation_frames = 10000, got 10001"),
-        ({"evaluation_frames": 10}, "evaluation_frames must be a multiple of 4, got 10"),
-        ({"learning_starts": 5000}, "learning_starts must be below 5000, all steps of a run, got 5000"),
+        (
+            {"num_frames": 10_001},
+            "num_frames must be a multiple of 10000, the frames between two evaluations, got 10001",
+        ),
+        ({"config": ("learning_starts=5000",)}, "learning_starts must be below 5000, all steps of a run, got 5000"),
+        ({"config": ("n_stpe=1",)}, r"config must be one of .*, got 'n_stpe'; did you mean 'n_step'\?"),
+        ({"config": ("num_steps=9",)}, "config must be one of .*, got 'num_steps'"),
+        ({"config": ("n_step",)}, "config must be of the form name=value, got 'n_step'"),
+        ({"config": ("n_step=1.5",)}, "n_step must be a whole number of at least 0, got 1.5"),
+        ({"options": ("prioritized=2",)}, "prioritized must be true or false, got 2"),
+        ({"options": ("form=correct",)}, r"form must be one of .*, got 'correct'; did you mean 'corrected'\?"),
+        ({"seeds": ("3", "x")}, "seeds must be whole numbers below 2.32 or ranges such as 0-19, got 'x'"),
+        ({"seeds": ("3", "1-4")}, "seeds must be different, at least one, got '3 1-4'"),
+        ({"seeds": ("1000000",)}, "seeds must be below 1000000, got 1000000"),
         ({"num_seeds": -1}, "num_seeds must be a whole number of at least 1, got -1"),
-        ({"capacity": -1}, "capacity must be a whole number of at least 1, got -1"),
-        ({"pixel_scale": -1.0}, "pixel_scale must be positive and finite, got -1.0"),
-        ({"sticky": 1.0}, r"sticky must be in \[0, 1\), got 1.0"),
-        ({"discount": -0.5}, r"discount must be in \[0, 1\], got -0.5"),
+        ({"config": ("capacity=-1",)}, "capacity must be a whole number of at least 0, got -1"),
+        ({"env_settings": ("pixel_scale=-1",)}, "pixel_scale must be positive and finite, got -1.0"),
+        ({"env_settings": ("sticky=1",)}, r"sticky must be in \[0, 1\), got 1.0"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(settings, message):
@@ -68,10 +77,12 @@ def test_bad_input_is_refused_in_one_sentence(settings, message):
         ({"vary": ("friction=1,2",)}, "vary of dqn must be one of 'step_size', .*, got 'friction'"),
         ({"hyper": ("step_size=-1",)}, "step_size must be .*, got -1.0"),
         (
-            {"num_envs": 10, "num_chains": 3},
+            {"config": ("num_envs=10", "num_chains=3")},
             r"num_envs must be a multiple of num_groups \* num_chains = 1 \* 3, got 10",
         ),
-        ({"capacity": 100}, "capacity must be at least 8 steps of 20 environments = 160, got 100"),
+        ({"config": ("discount=-0.5",)}, r"discount must be in \[0, 1\], got -0.5"),
+        ({"config": ("batch_size=0",)}, "batch_size must be a whole number of at least 1, got 0"),
+        ({"config": ("capacity=100",)}, "capacity must be at least 8 steps of 20 environments = 160, got 100"),
         ({"reference": (Path("nowhere.csv"),)}, "reference nowhere.csv cannot be read"),
     ],
 )
@@ -84,9 +95,9 @@ def test_what_cannot_run_is_refused_before_anything_is_written(tmp_path, setting
 
 def test_the_papers_protocol_is_written_out_in_full():
     study = AtariStudy("paper")
-    assert study.games == GAMES == ATARI_GAMES
+    assert study.games == GAMES
     assert study.agents == AGENTS == tuple(PAPER_SCORES)
-    assert ExternalConfig(**study.config) == ExternalConfig(
+    assert ExternalConfig(**study.training) == ExternalConfig(
         num_steps=12_500_000,
         num_envs=300,
         num_groups=3,
@@ -108,33 +119,44 @@ def test_the_papers_protocol_is_written_out_in_full():
         importance_exponent=0.4,
     )
     # Nothing is left to defaults elsewhere.
-    assert study.config.keys() == {field.name for field in dataclasses.fields(ExternalConfig)}
-    assert study.emulator == {"sticky": 0.0, "life_loss": True, "pixel_scale": 1.0}
-    assert AtariStudy("dopamine").emulator == {"sticky": 0.25, "life_loss": False, "pixel_scale": 1 / 255}
-    assert AtariStudy("scaled").emulator == {**study.emulator, "pixel_scale": 1 / 255}
-    assert AtariStudy("dopamine").config == AtariStudy("scaled").config == study.config
-    sparse = AtariStudy("sparse")
-    assert sparse.emulator == {**study.emulator, "pixel_scale": 1 / 16}
-    assert sparse.config == {**study.config, "draw_steps": 500}
-    assert (sparse.form, sparse.init) == ("corrected", "unbiased")
+    assert study.training.keys() == {field.name for field in dataclasses.fields(ExternalConfig)}
+    emulator = study.mapping("env_settings")
+    assert emulator == {"sticky": 0.0, "life_loss": True, "pixel_scale": 1.0}
+    dopamine, scaled, sparse = map(AtariStudy, ("dopamine", "scaled", "sparse"))
+    assert dopamine.mapping("env_settings") == {"sticky": 0.25, "life_loss": False, "pixel_scale": 1 / 255}
+    assert scaled.mapping("env_settings") == {**emulator, "pixel_scale": 1 / 255}
+    assert dopamine.config == scaled.config == study.config
+    assert sparse.mapping("env_settings") == {**emulator, "pixel_scale": 1 / 16}
+    assert sparse.training == {**study.training, "draw_steps": 500}
+    options = {"form": "released", "init": "torch", "critic": "mean", "double": True, "prioritized": False}
+    assert study.mapping("options") == options
+    assert sparse.mapping("options") == {**options, "form": "corrected", "init": "unbiased"}
     assert len(atari.runs_of(study)) == 8 * 9 * 5
 
 
 def test_what_is_given_replaces_the_preset_and_the_rest_stays():
-    given = {"games": ("pong",), "num_envs": 60, "pixel_scale": 0.5, "sticky": 0.0, "episode": "life", "discount": 0.9}
-    given |= {"priority_exponent": 0.0}
-    study = AtariStudy("dopamine", **given)
-    rest = {name: value for name, value in DOPAMINE.items() if name not in given}
-    assert {name: getattr(study, name) for name in given} == given
-    assert {name: getattr(study, name) for name in rest} == rest
+    emulator, config = ("pixel_scale=0.5", "sticky=0"), ("num_envs=60", "discount=1", "priority_exponent=0")
+    study = AtariStudy("dopamine", games=("pong",), env_settings=emulator, config=config, seeds=("7", "3"))
+    assert (study.games, study.seed_list, study.num_seeds) == (("pong",), [7, 3], 2)
+    assert study.mapping("env_settings") == {"sticky": 0.0, "life_loss": False, "pixel_scale": 0.5}
+    given = {"num_envs": 60, "discount": 1.0, "priority_exponent": 0.0}
+    assert study.mapping("config") == {**DOPAMINE["config"], **given}
+    assert isinstance(study.mapping("config")["discount"], float)
+    assert (study.agents, study.num_frames) == (DOPAMINE["agents"], DOPAMINE["num_frames"])
+    assert study.mapping("options") == DOPAMINE["options"]
 
 
 @pytest.mark.parametrize("preset", ["quick", "paper", "scaled", "sparse", "dopamine", "eta", "gamma"])
 def test_options_come_back_from_a_manifest_as_they_were(tmp_path, preset):
-    study = AtariStudy(preset, hyper=("step_size=0.5",), reference=(Path("a.csv"), Path("b.csv")), checkpoints=False)
+    paths = Path("a.csv"), Path("b.csv")
+    study = AtariStudy(preset, hyper=("step_size=0.5",), reference=paths, checkpoints=False, config=("num_envs=40",))
     with store.recorded(tmp_path, "atari", study):
         pass
-    assert restored(AtariStudy, store.read_study(tmp_path)["spec"]) == study
+    spec = store.read_study(tmp_path)["spec"]
+    assert restored(AtariStudy, spec) == study
+    # Every setting is in the manifest.
+    assert len(spec["config"]) == len(dataclasses.fields(ExternalConfig)) - 1
+    assert all(spec[name] for name in ("games", "agents", "num_frames", "num_seeds", "options", "env_settings"))
 
 
 def test_a_study_that_was_begun_with_other_defaults_does_not_go_on(tmp_path):
@@ -155,7 +177,7 @@ def test_a_study_that_was_begun_with_other_defaults_does_not_go_on(tmp_path):
 
 def test_sensitivity_presets_are_those_of_the_paper():
     eta, gamma = AtariStudy("eta"), AtariStudy("gamma")
-    assert eta.pixel_scale == gamma.pixel_scale == AtariStudy("scaled").pixel_scale
+    assert eta.env_settings == gamma.env_settings == AtariStudy("scaled").env_settings
     assert (eta.games, eta.agents, gamma.games, gamma.agents) == (("alien",), ("fg_ulmcdqn",), ("alien",), ("ulmcdqn",))
     weights = [dict(run.point) for run in atari.runs_of(eta) if run.seed == 0]
     assert weights == [{"feel_good_weight": weight} for weight in (1.0, 1e-2, 1e-3, 1e-4, 1e-5)]
@@ -180,7 +202,7 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_what_was_asked_for(
     assert (options.init, scaled.options.init) == ("torch", "unbiased")
     assert (scaled.config.num_envs, scaled.config.num_groups) == (300, 3)
     for form in ("paper", "corrected"):
-        (run, *_) = atari.runs_of(AtariStudy("scaled", agents=("fg_ulmcdqn",), form=form))
+        (run, *_) = atari.runs_of(AtariStudy("scaled", agents=("fg_ulmcdqn",), options=(f"form={form}",)))
         other = atari_runs.settings(run)
         assert other.options.form == form
         assert other.hyper == atari_hyper("fg_ulmcdqn", 1 / 255, form)
@@ -191,7 +213,9 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_what_was_asked_for(
     assert options.double
     assert config.n_step == 3
     assert not options.prioritized
-    (run, *_) = atari.runs_of(AtariStudy("scaled", init="torch", prioritized=True, num_envs=200))
+    (run, *_) = atari.runs_of(
+        AtariStudy("scaled", options=("init=torch", "prioritized=true"), config=("num_envs=200",))
+    )
     as_asked = atari_runs.settings(run)
     assert (as_asked.options.init, as_asked.options.prioritized, as_asked.config.num_groups) == ("torch", True, 2)
 
@@ -205,13 +229,12 @@ def test_a_file_is_named_after_all_that_its_run_depends_on():
         dataclasses.replace(run, game="pong"),
         dataclasses.replace(run, agent="ulmcdqn"),
         dataclasses.replace(run, point={"friction": 2.0}),
-        dataclasses.replace(run, form="paper"),
-        dataclasses.replace(run, form="corrected"),
-        dataclasses.replace(run, init="unbiased"),
-        dataclasses.replace(run, prioritized=True),
+        *(dataclasses.replace(run, options={**run.options, "form": form}) for form in ("paper", "corrected")),
+        dataclasses.replace(run, options={**run.options, "init": "unbiased"}),
+        dataclasses.replace(run, options={**run.options, "prioritized": True}),
         dataclasses.replace(run, config={**run.config, "capacity": 6000}),
-        dataclasses.replace(run, emulator={**run.emulator, "sticky": 0.25}),
-        dataclasses.replace(run, emulator={**run.emulator, "pixel_scale": 0.5}),
+        dataclasses.replace(run, env_settings={**run.env_settings, "sticky": 0.25}),
+        dataclasses.replace(run, env_settings={**run.env_settings, "pixel_scale": 0.5}),
     ]
     digests = [atari_runs.run_task(each).file.rpartition("-")[2] for each in [run, *others]]
     assert len(set(digests)) == len(digests)
@@ -324,15 +347,17 @@ def tiny(output):
     return AtariStudy(
         agents=("fg_ulmcdqn",),
         num_frames=2400,
-        evaluation_frames=1200,
-        num_envs=10,
-        learning_starts=100,
-        replay_ratio=0.01,
-        batch_size=4,
-        capacity=400,
-        target_update_period=2,
-        max_evaluation_steps=10,
-        num_stagger_turns=20,
+        config=(
+            "evaluation_period=300",
+            "num_envs=10",
+            "learning_starts=100",
+            "replay_ratio=0.01",
+            "batch_size=4",
+            "capacity=400",
+            "target_update_period=2",
+            "max_evaluation_steps=10",
+            "num_stagger_turns=20",
+        ),
         output=output,
     )
 

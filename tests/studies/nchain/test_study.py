@@ -11,11 +11,13 @@ import pytest
 
 import feelgood.training
 from feelgood.agents import ZOO
+from feelgood.pairs import read_seeds
 from feelgood.studies import cells
-from feelgood.studies.cells import FIRST_TUNING_SEED, Cell
+from feelgood.studies.cells import Cell
 from feelgood.studies.engine import carry_out, local
 from feelgood.studies.nchain import study as nchain
 from feelgood.studies.nchain.study import GRIDS, NChainStudy
+from feelgood.studies.seeds import FIRST_TUNING_SEED
 from feelgood.training import Curves, FunctionalConfig, Record
 
 
@@ -146,7 +148,19 @@ def test_the_seeds_in_the_manifest_are_those_of_the_runs(fake_runs, monkeypatch,
     assert told.keys() == stages.keys()
     used = {cell.stage: list(cell.seeds) for cell in ran}
     for use, seeds in told.items():
-        assert used[stages[use]] == list(range(seeds["first"], seeds["first"] + seeds["count"]))
+        assert used[stages[use]] == read_seeds(seeds.split())
+
+
+def test_any_seeds_can_be_chosen(fake_runs, tmp_path):
+    ran = fake_runs(lambda cell, point, seed: float(seed))
+    study = NChainStudy(agents=("dqn",), seeds=("11", "3-4"), output=tmp_path)
+    assert study.num_seeds == 3
+    nchain.run(study, report=lambda _: None)
+    assert [list(cell.seeds) for cell in ran] == [[11, 3, 4]]
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["seeds"] == {"reporting": "11 3-4"}
+    assert "--seeds 11 3-4" in manifest["command"]
+    assert sorted(pd.read_parquet(tmp_path / "curves.parquet")["seed"].unique()) == [3, 4, 11]
 
 
 def table_of(counts, scores, areas):

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from feelgood.choices import Form, Init
 from feelgood.studies.engine import Plan, Task
 
 __all__ = ["FRAMES_PER_STEP", "Run", "Settings", "plan", "run_task", "settings", "tabulate"]
@@ -22,16 +21,14 @@ class Run:
     """One run, and all that it depends on.
 
     Attributes:
-      game: in ALE's spelling.
-      agent: a member of the zoo.
-      seed: of the run.
-      point: hyper-parameters, the rest being the recipe's on Atari.
-      varied: name and value of the one that is varied, if any; it is in `point` too.
+      game: name of the game in ALE's spelling.
+      agent: an agent of the zoo.
+      seed: seed of the run.
+      point: hyper-parameters; others keep the agent's defaults on Atari.
+      varied: name and value of the varied hyper-parameter, if any; `point` holds it too.
       config: arguments of `ExternalConfig`.
-      emulator: arguments of `atari`.
-      form: of the adaptive samplers.
-      init: weights that networks start with.
-      prioritized: whether transitions are replayed by priority, whatever the agent.
+      options: arguments of `Options`.
+      env_settings: arguments of `atari`.
     """
 
     game: str
@@ -40,10 +37,8 @@ class Run:
     point: Mapping[str, float]
     varied: tuple[str, float] | None
     config: Mapping[str, Any]
-    emulator: Mapping[str, Any]
-    form: Form = "released"
-    init: Init = "torch"
-    prioritized: bool = False
+    options: Mapping[str, Any]
+    env_settings: Mapping[str, Any]
 
     @property
     def label(self) -> str:
@@ -69,14 +64,14 @@ def settings(run: Run) -> Settings:
     from feelgood import agents
     from feelgood.training.config import ExternalConfig
 
-    hyper = {**agents.atari_hyper(run.agent, run.emulator["pixel_scale"], run.form), **run.point}
-    options = agents.Options(double=True, form=run.form, init=run.init, prioritized=run.prioritized)
+    options = agents.Options(**run.options)
+    hyper = {**agents.atari_hyper(run.agent, run.env_settings["pixel_scale"], options.form), **run.point}
     return Settings(hyper, ExternalConfig(**run.config), options)
 
 
 def _digest(run: Run) -> str:
     hyper, config, options = settings(run)
-    facts = [run.game, run.agent, run.seed, hyper, asdict(config), asdict(options), dict(run.emulator)]
+    facts = [run.game, run.agent, run.seed, hyper, asdict(config), asdict(options), dict(run.env_settings)]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -105,7 +100,7 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
 
     hyper, config, options = settings(run)
     make = lambda spaces, hyper: agents.make_agent(run.agent, spaces, hyper, options)
-    task = atari(run.game, **run.emulator)
+    task = atari(run.game, **run.env_settings)
     resumed: list[str] = []
     points: list[Any] = []
     with progress.task(run.name, config.num_steps) as report:

@@ -16,8 +16,9 @@ from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count
 from feelgood.choices import FORMS, Form
-from feelgood.studies.cells import FIRST_TUNING_SEED, OPTIMUM, Cell, CellOptions, check_runs, tables_of
+from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_runs, tables_of
 from feelgood.studies.engine import Plan, run_plans
+from feelgood.studies.seeds import FIRST_TUNING_SEED
 
 __all__ = ["GRIDS", "NChainStudy", "best", "run", "tune", "tuning_seeds"]
 
@@ -92,7 +93,7 @@ class NChainStudy(CellOptions):
     num_steps: int = 0
     """Environment steps of a run; 0 for the preset's."""
     num_seeds: int = 0
-    """Fresh seeds that results are reported on; 0 for the preset's."""
+    """Number of fresh seeds for the results; 0 for the preset's."""
     tuning_seeds: tuple[int, ...] = ()
     """Number of tuning seeds in each round of halving; empty for the preset's (only paper tunes)."""
     num_kept: int = 4
@@ -104,7 +105,7 @@ class NChainStudy(CellOptions):
     form: Form = "released"
     """Form of the adaptive samplers, see `feelgood.agents.Options`."""
     output: Path = Path("runs/nchain")
-    """Folder for results; one that holds an unfinished run of the same study is continued."""
+    """Folder for results; an unfinished run of the same study is continued."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -178,7 +179,7 @@ def run(study: NChainStudy, report=print) -> list[Path]:
     from feelgood.studies.nchain import charts
     from feelgood.studies.nchain import tables as results
 
-    seeds = {"reporting": range(study.num_seeds), **tuning_seeds(study.tuning_seeds)}
+    seeds = {"reporting": study.seed_list, **tuning_seeds(study.tuning_seeds)}
     with store.recorded(study.output, "nchain", study, seeds=seeds, files=FILES) as facts:
         pairs = itertools.product(study.lengths, study.agents)
         plans = [plan(study, length, agent) for length, agent in pairs]
@@ -218,7 +219,7 @@ def plan(study: NChainStudy, length: int, agent: str) -> Plan:
         reports["report-cold"] = {f"{agent}_cold": {**hyper, "inverse_temperature": 1e30}}
     if study.ablate and agent == "steady_fg_ulmcdqn":
         reports["report-parts"] = {f"{agent}_{part}": point for part, point in ablations(hyper).items()}
-    cells = [cell(stage, list(points.values()), range(study.num_seeds)) for stage, points in reports.items()]
+    cells = [cell(stage, list(points.values()), study.seed_list) for stage, points in reports.items()]
     tables = yield from tables_of(cells, study.seeds_per_task)
     from feelgood import agents
 

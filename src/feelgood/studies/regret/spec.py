@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count
 from feelgood.studies.engine import EngineOptions
+from feelgood.studies.seeds import FIRST_TUNING_SEED
 
 __all__ = ["PARTS", "RegretStudy", "tuning_seeds"]
 
 PARTS = ("curves", "exponents", "budget", "errors", "complexity")
-FIRST_TUNING_SEED = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class RegretStudy(EngineOptions):
     num_episodes: int = 0
     """Number of episodes K; 0 for the preset's."""
     num_seeds: int = 0
-    """Fresh seeds that results are reported on; 0 for the preset's."""
+    """Number of fresh seeds for the results; 0 for the preset's."""
     tuning_seeds: int = 4
     """Number of seeds that scales are tuned on."""
     output: Path = Path("runs/regret")
-    """Folder for results; one that holds an unfinished run of the same study is continued."""
+    """Folder for results; an unfinished run of the same study is continued."""
 
     def __post_init__(self):
         # Imported here because these modules load JAX, which the help does not need.

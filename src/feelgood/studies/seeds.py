@@ -1,0 +1,31 @@
+"""Seeds of a study: reporting seeds from its options, apart from tuning seeds."""
+
+from dataclasses import dataclass
+
+from feelgood.pairs import read_seeds
+from feelgood.studies.engine import EngineOptions
+
+__all__ = ["FIRST_TUNING_SEED", "SeedOptions"]
+
+FIRST_TUNING_SEED = 1_000_000
+"""Reporting uses seeds below this one; tuning uses this seed and larger ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedOptions(EngineOptions):
+    """Options of studies with an option `num_seeds`."""
+
+    seeds: tuple[str, ...] = ()
+    """Seeds instead of num_seeds, as in 3 7 11 or 0-19; empty for 0 to num_seeds - 1."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.seeds:
+            object.__setattr__(self, "num_seeds", len(self.seed_list))
+            if max(self.seed_list) >= FIRST_TUNING_SEED:
+                raise ValueError(f"seeds must be below {FIRST_TUNING_SEED}, got {max(self.seed_list)}")
+
+    @property
+    def seed_list(self) -> list[int]:
+        """The seeds as numbers."""
+        return read_seeds(self.seeds) if self.seeds else list(range(vars(self)["num_seeds"]))

@@ -95,7 +95,7 @@ def test_the_options_of_a_study_are_listed_with_their_meaning(capsys):
     assert call("run", "nchain", "--help") == 0
     out = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "--num-seeds" in out
-    assert "Fresh seeds that results are reported on" in out
+    assert "Number of fresh seeds for the results" in out
 
 
 @pytest.mark.parametrize("name", STUDIES)

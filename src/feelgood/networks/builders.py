@@ -20,6 +20,7 @@ from feelgood.networks.models import (
     Frozen,
     ImplicitQuantiles,
     Over,
+    RandomPrior,
     Rectified,
     WithPrior,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "nature_convolutions",
     "noisy_mlp",
     "over",
+    "random_prior",
     "with_init",
     "with_prior",
     "zero_biases",
@@ -248,6 +250,52 @@ def ensemble(key: PRNGKey, make_member: Callable[[PRNGKey], Any], num_members: i
 def with_prior(model: Any, prior: Any, scale: Scalar = 1.0) -> WithPrior:
     """Adds a fixed random prior, model + scale·prior (Osband et al., 2018); neither `prior` nor `scale` is trained."""
     return WithPrior(model, Frozen((prior, jnp.asarray(scale, jnp.float32))))
+
+
+def random_prior(
+    key: PRNGKey,
+    observation_shape: int | Sequence[int],
+    hidden: Sequence[int],
+    num_actions: int,
+    *,
+    bias_scale: float = 0.1,
+) -> RandomPrior:
+    """Builds a random function to add to a network as its prior; see `with_prior`.
+
+    An `mlp` with PyTorch's initial weights is a poor prior on inputs of high dimension: on one-hot inputs of n numbers
+    its first layer varies by 1/√n from input to input and its biases do not vary at all, so all inputs get nearly the
+    same value. Here first-layer weights are standard normal and its outputs are normalised over units; later weights
+    are normal with variance 1/fan-in, which √2·ReLU preserves. So outputs have mean 0 and variance 1 over draws of the
+    prior, and two one-hot inputs have nearly independent outputs, whatever their number.
+
+    Args:
+      key: randomness of the weights.
+      observation_shape: shape of one observation, or its length.
+      hidden: widths of the hidden layers, at least one.
+      num_actions: length of the output.
+      bias_scale: standard deviation of the first layer's biases. Inputs that are small next to it look alike.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> draw = lambda key: random_prior(key, 2500, (50, 50), 2)(jnp.eye(2500)[:2])
+      >>> values = jax.vmap(draw)(jax.random.split(jax.random.key(0), 1000))  # (draws, inputs, actions)
+      >>> round(float(values.std()), 1)
+      1.0
+    """
+    shape = (observation_shape,) if isinstance(observation_shape, int) else tuple(observation_shape)
+    check_non_negative("bias_scale", bias_scale)
+    if not hidden:
+        raise ValueError("hidden must have at least one width for a random prior, got none")
+    for name, values in (("observation_shape", shape), ("hidden", hidden), ("num_actions", (num_actions,))):
+        for value in values:
+            check_count(name, value)
+    widths = (math.prod(shape), *hidden, num_actions)
+    keys = jax.random.split(key, len(widths))
+    layers = [Dense(jax.random.normal(keys[0], widths[:2]), bias_scale * jax.random.normal(keys[-1], widths[1:2]))]
+    for key_layer, (num_inputs, num_outputs) in zip(keys[1:-1], itertools.pairwise(widths[1:]), strict=True):
+        weight = jax.random.normal(key_layer, (num_inputs, num_outputs)) / math.sqrt(num_inputs)
+        layers.append(Dense(weight, jnp.zeros(num_outputs)))
+    return RandomPrior(tuple(layers), shape)
 
 
 def zero_biases(model: Any) -> Any:

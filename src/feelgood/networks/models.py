@@ -21,6 +21,7 @@ __all__ = [
     "ImplicitQuantiles",
     "Over",
     "Quantiles",
+    "RandomPrior",
     "Rectified",
     "WithPrior",
 ]
@@ -170,6 +171,29 @@ class Frozen(eqx.Module):
     """Marks a part of a model that is not trained; `partition` keeps its arrays apart."""
 
     value: Any
+
+
+class RandomPrior(eqx.Module):
+    """A random function with outputs of mean 0 and variance 1 at every input, whatever the fan-in or input scale.
+
+    The first layer is normalised over its units, so an input enters by its direction. See
+    `feelgood.networks.random_prior`.
+    """
+
+    layers: tuple[Dense, ...]
+    observation_shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
+        del key
+        leading = _leading(observation, self.observation_shape)
+        x = jnp.asarray(observation, jnp.float32).reshape(*leading, math.prod(self.observation_shape))
+        first, *rest = self.layers
+        x = first(x)
+        centred = x - x.mean(-1, keepdims=True)
+        x = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-8)
+        for layer in rest:
+            x = layer(math.sqrt(2) * jax.nn.relu(x))
+        return x
 
 
 class WithPrior(eqx.Module):

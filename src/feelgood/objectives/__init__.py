@@ -22,11 +22,12 @@ from feelgood.objectives.distributional import (
     quantile_td,
     quantile_values,
 )
-from feelgood.objectives.terms import feel_good, gaussian_prior, td, td_errors
+from feelgood.objectives.terms import anchored_prior, feel_good, gaussian_prior, reward_noise, td, td_errors
 
 __all__ = [
     "Minibatch",
     "Objective",
+    "anchored_prior",
     "categorical_losses",
     "categorical_td",
     "categorical_values",
@@ -37,6 +38,7 @@ __all__ = [
     "quantile_losses",
     "quantile_td",
     "quantile_values",
+    "reward_noise",
     "target_key",
     "td",
     "td_errors",

@@ -9,7 +9,7 @@ from feelgood.checks import check_choice, check_non_negative, check_positive
 from feelgood.objectives.base import Minibatch, Objective, OnlineQ, TargetQ, Values, split_key
 from feelgood.typing import Array, Params, PRNGKey, Scalar
 
-__all__ = ["feel_good", "gaussian_prior", "huber", "pick", "td", "td_errors", "td_looks_at"]
+__all__ = ["anchored_prior", "feel_good", "gaussian_prior", "huber", "pick", "reward_noise", "td", "td_errors", "td_looks_at"]
 
 
 def td_looks_at(double: bool) -> frozenset[str]:
@@ -61,20 +61,45 @@ def huber(errors: Array, width: Scalar) -> Array:
     return clipped * (errors - 0.5 * clipped)
 
 
-def td(*, loss: str = "squared", double: bool = False, huber_width: Scalar = 1.0) -> Objective:
+def reward_noise(slot: Array, num_members: int) -> Array:
+    """Standard normals (B, M), a fixed one for each slot of a replay and each member of an ensemble.
+
+    They are a hash of slot and member, so nothing is stored and a transition has the same noise at every visit.
+    """
+    draw = lambda one: jax.random.normal(jax.random.fold_in(jax.random.key(0), one), (num_members,))
+    return jax.vmap(draw)(jnp.asarray(slot, jnp.uint32))
+
+
+def td(
+    *,
+    loss: str = "squared",
+    double: bool = False,
+    huber_width: Scalar = 1.0,
+    perturbation: Scalar | None = None,
+) -> Objective:
     """Temporal-difference error of `td_errors`; members of an ensemble add up. How many steps: see the replay.
+
+    With a `perturbation` σ, member m regresses on rewards r + σ·z_m with z_m ~ N(0, 1) fixed for each transition and
+    member. The minimiser is then a draw from a posterior instead of its mode: for a linear model with Gaussian prior,
+    whose draw anchors the member, and reward noise σ, exactly so. The spread of members shrinks like 1/√n with data.
 
     Args:
       loss: "squared" is δ², with no ½ (the released code); "huber" is ½δ² up to |δ| = h and h·(|δ| − ½h) beyond, with
         h = `huber_width`.
       double: whether the online network picks the action that the target network values.
       huber_width: h, where the Huber loss becomes linear.
+      perturbation: σ ≥ 0, in the unit of rewards; needs the `slot` of each transition. None for none.
     """
     check_choice("loss", loss, ("squared", "huber"))
     check_positive("huber_width", huber_width)
+    if perturbation is not None:
+        check_non_negative("perturbation", perturbation)
 
     def term(q, target_q, params, batch, key):
         errors = td_errors(q, target_q, params, batch, key, double=double)
+        if perturbation is not None:
+            noise = reward_noise(batch.slot, errors.size // errors.shape[0])
+            errors = errors + jnp.asarray(perturbation) * noise.reshape(errors.shape)
         losses = errors**2 if loss == "squared" else huber(errors, huber_width)
         return losses.reshape(losses.shape[0], -1).sum(-1)
 
@@ -85,27 +110,31 @@ def _identity(outputs: Any) -> Any:
     return outputs
 
 
-def feel_good(weight: Scalar, *, per: str = "transition", values: Values = _identity) -> Objective:
+def feel_good(
+    weight: Scalar, *, per: str = "transition", at: str = "first_observation", values: Values = _identity
+) -> Objective:
     """Optimism about the start, −weight·max_a Q(first observation, a); members of an ensemble add up.
 
     Args:
       weight: λ ≥ 0; may be traced.
       per: "transition" gives every transition such a term for the start of its episode (the released code); "posterior"
         counts their mean over the batch once, as the paper's L₀ is counted.
+      at: where to be optimistic: "first_observation", the paper's s₁, or "observation", each replayed observation.
       values: makes action values of what the network gives, see `feelgood.networks.Network`.
     """
     check_non_negative("weight", weight)
     check_choice("per", per, ("transition", "posterior"))
+    check_choice("at", at, ("first_observation", "observation"))
 
     def term(q, target_q, params, batch, key):
-        best = values(q(params, batch.first_observation, split_key(key)[0])).max(-1)
+        best = values(q(params, getattr(batch, at), split_key(key)[0])).max(-1)
         return -jnp.asarray(weight) * best.reshape(best.shape[0], -1).sum(-1)
 
     def mean(q, target_q, params, batch, key):
         losses = term(q, target_q, params, batch, key)
         return jnp.mean(losses if batch.weight is None else batch.weight * losses)
 
-    starts = frozenset({"first_observation"})
+    starts = frozenset({at})
     if per == "posterior":
         return Objective(per_posterior=(mean,), looks_at=starts)
     return Objective(per_transition=(term,), looks_at=starts)
@@ -113,10 +142,24 @@ def feel_good(weight: Scalar, *, per: str = "transition", values: Values = _iden
 
 def gaussian_prior(scale: Scalar) -> Objective:
     """Prior N(0, scale²) on every parameter, ‖params‖²/(2·scale²); counts once. `scale` may be traced."""
+    return anchored_prior(None, scale)
+
+
+def anchored_prior(anchor: Params | None, scale: Scalar) -> Objective:
+    """Prior N(anchor, scale²) on every parameter, ‖params − anchor‖²/(2·scale²); counts once.
+
+    With a random draw from N(0, scale²) as anchor, a minimiser is one draw of an approximate posterior (randomised MAP
+    sampling, Pearce et al., 2020); `networks.with_prior` does the same in the space of functions.
+
+    Args:
+      anchor: parameters like those of the network; None for 0.
+      scale: standard deviation of the prior; may be traced.
+    """
     check_positive("scale", scale)
 
     def term(q, target_q, params, batch, key):
-        squares = sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(params)), start=jnp.zeros(()))
+        away = params if anchor is None else jax.tree.map(jnp.subtract, params, anchor)
+        squares = sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(away)), start=jnp.zeros(()))
         return squares / (2 * jnp.asarray(scale) ** 2)
 
     return Objective(per_posterior=(term,))

@@ -7,6 +7,7 @@ from feelgood.agents.base import (
     check_values,
     epsilon_greedy,
     greedy,
+    one_draw_an_episode,
     one_member_an_episode,
     value_agent,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "epsilon_greedy",
     "greedy",
     "make_agent",
+    "one_draw_an_episode",
     "one_member_an_episode",
     "value_agent",
 ]

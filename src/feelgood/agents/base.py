@@ -20,6 +20,7 @@ __all__ = [
     "check_values",
     "epsilon_greedy",
     "greedy",
+    "one_draw_an_episode",
     "one_member_an_episode",
     "value_agent",
 ]
@@ -155,6 +156,29 @@ def one_member_an_episode(
         return _perturbed(key, _best(values[context]), values.shape[-1], _linear(start, end, fraction, progress))
 
     return Exploration(begin, explore, lambda key, context, values: _best(values[context]))
+
+
+def one_draw_an_episode(num_members: int, dither: Scalar = 0.0) -> Exploration:
+    """Follows one member of an ensemble, drawn for each episode; evaluation follows the mean of all members.
+
+    Some episodes, a share `dither` of them, also have random actions, with a probability ε that is uniform in [0, 1) and
+    drawn for the episode. They leave loops that a greedy draw would stay in, and the other episodes keep to their draw.
+    Values have shape (members, actions).
+    """
+
+    def begin(key: PRNGKey) -> Array:
+        key_member, key_coin, key_epsilon = jax.random.split(key, 3)
+        member = jax.random.randint(key_member, (), 0, num_members)
+        is_dithered = jax.random.uniform(key_coin) < dither
+        # One number holds both: its whole part is the member, its fraction is ε (rounded to 12 bits, so below 1).
+        epsilon = jnp.where(is_dithered, jax.random.randint(key_epsilon, (), 0, 4096) / 4096, 0.0)
+        return member + epsilon
+
+    def explore(key, context, values, progress):
+        member = jnp.floor(context)
+        return _perturbed(key, _best(values[member.astype(jnp.int32)]), values.shape[-1], context - member)
+
+    return Exploration(begin, explore, lambda key, context, values: _best(values.mean(-2)))
 
 
 def value_agent(

@@ -21,14 +21,14 @@ class Recipe:
     Attributes:
       make: `(spaces, hyper, options) -> Agent`.
       hyper: its hyper-parameters with their defaults on the N-chain.
-      replay_ratio: J, gradient steps per environment step, in the paper's N-chain protocol.
+      config: overrides of the defaults of `feelgood.training.config.FunctionalConfig`.
       atari: overrides of `hyper` on Atari with pixels in [0, 1].
       raw: further overrides with pixels in [0, 255]; see `atari_hyper`.
     """
 
     make: Callable[[Spaces, Hyper, Options], Agent]
     hyper: Mapping[str, float] = field(default_factory=dict)
-    replay_ratio: float = 1.0
+    config: Mapping[str, float] = field(default_factory=lambda: {"replay_ratio": 1.0})
     atari: Mapping[str, float] = field(default_factory=dict)
     raw: Mapping[str, float] = field(default_factory=dict)
 
@@ -38,6 +38,8 @@ class Recipe:
         return (self.make.__doc__ or "").splitlines()[0]
 
 
+# J = 4 gradient steps per environment step in the paper's N-chain protocol, for the Langevin agents.
+_LANGEVIN_CONFIG = {"replay_ratio": 4.0}
 _ADAM = {"adam_epsilon": 1e-8}
 _BIAS = {"bias_factor": 1.0, "bias_epsilon": 1e-8}
 _EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.01, "epsilon_fraction": 0.1}
@@ -64,6 +66,12 @@ _FEEL_GOOD_RAW = {"feel_good_weight": 1e-3}
 # see docs/reproduction.md. prioritized_dqn and c51 have the best of three step sizes after 20,000 steps at N = 25, on
 # six tuning seeds; iqn's step size is not tuned.
 ZOO: dict[str, Recipe] = {
+    "fg_ensemble": Recipe(
+        zoo.fg_ensemble,
+        {"step_size": 1e-3, **_ADAM, "prior_scale": 0.3, "dither": 0.2, "feel_good_weight": 1e-3},
+        config={"replay_ratio": 1.0, "batch_size": 128, "target_update_period": 4, "capacity": 100_000},
+        atari={**_ADAM_ATARI, "feel_good_weight": 1e-4},
+    ),
     "fg_ulmcdqn": Recipe(
         zoo.fg_ulmcdqn,
         {
@@ -73,7 +81,7 @@ ZOO: dict[str, Recipe] = {
             "friction": 0.1,
             "feel_good_weight": 0.1,
         },
-        replay_ratio=4.0,
+        config=_LANGEVIN_CONFIG,
         atari={**_UNDERDAMPED_ATARI, **_FEEL_GOOD_ATARI},
         raw={**_UNDERDAMPED_RAW, **_FEEL_GOOD_RAW},
     ),
@@ -89,42 +97,42 @@ ZOO: dict[str, Recipe] = {
             "feel_good_weight_end": 0.0,
             "average_decay": 0.997,
         },
-        replay_ratio=4.0,
+        config=_LANGEVIN_CONFIG,
         atari={**_UNDERDAMPED_ATARI, **_FEEL_GOOD_ATARI},
         raw={**_UNDERDAMPED_RAW, **_FEEL_GOOD_RAW},
     ),
     "fg_lmcdqn": Recipe(
         zoo.fg_lmcdqn,
         {"step_size": 1e-2, "inverse_temperature": 1e10, **_BIAS, "feel_good_weight": 0.1},
-        replay_ratio=4.0,
+        config=_LANGEVIN_CONFIG,
         atari={**_OVERDAMPED_ATARI, **_BIAS_ATARI, **_FEEL_GOOD_ATARI},
         raw={**_OVERDAMPED_RAW, "bias_epsilon": 1e-8, **_FEEL_GOOD_RAW},
     ),
     "ulmcdqn": Recipe(
         zoo.ulmcdqn,
         {"step_size": 1e-3, "inverse_temperature": 1e12, **_BIAS, "friction": 0.1},
-        replay_ratio=4.0,
+        config=_LANGEVIN_CONFIG,
         atari=_UNDERDAMPED_ATARI,
         raw=_UNDERDAMPED_RAW,
     ),
     "adam_lmcdqn": Recipe(
         zoo.adam_lmcdqn,
         {"step_size": 1e-2, "inverse_temperature": 1e8, **_BIAS},
-        replay_ratio=4.0,
+        config=_LANGEVIN_CONFIG,
         atari={**_OVERDAMPED_ATARI, **_BIAS_ATARI},
         raw={**_OVERDAMPED_RAW, "bias_epsilon": 1e-8},
     ),
     "lmcdqn": Recipe(
         zoo.lmcdqn,
         {"step_size": 1e-3, "inverse_temperature": 1e8},
-        replay_ratio=4.0,
+        config=_LANGEVIN_CONFIG,
         atari=_OVERDAMPED_ATARI,
         raw=_OVERDAMPED_RAW,
     ),
     "langevin_dqn": Recipe(
         zoo.langevin_dqn,
         {"step_size": 1e-2, "inverse_temperature": 1e10},
-        replay_ratio=4.0,
+        config=_LANGEVIN_CONFIG,
         atari={**_OVERDAMPED_ATARI, "step_size": 1e-4},
     ),
     "dqn": Recipe(zoo.dqn, {"step_size": 1e-2, **_ADAM, **_EPSILON}, atari={**_ADAM_ATARI, **_EPSILON_ATARI}),
@@ -201,6 +209,7 @@ _ALLOWED: dict[str, Callable[[str, Any], None]] = {
     "final_epsilon": check_probability,
     "epsilon_fraction": check_probability,
     "prior_scale": check_non_negative,
+    "dither": check_probability,
 }
 
 

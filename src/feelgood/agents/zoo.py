@@ -2,6 +2,7 @@
 
 | agent             | network                  | objective      | sampler                        | acts              |
 |-------------------|--------------------------|----------------|--------------------------------|-------------------|
+| fg_ensemble       | 10 members, random priors| TD + feel-good | Adam, no noise                 | by one member     |
 | fg_ulmcdqn        | plain                    | TD + feel-good | adaptive underdamped Langevin  | greedily          |
 | steady_fg_ulmcdqn | plain                    | TD + feel-good | the same, annealed             | greedily, average |
 | fg_lmcdqn         | plain                    | TD + feel-good | Adam-LMC                       | greedily          |
@@ -25,26 +26,29 @@ Hyper-parameters are numbers or traced arrays, so that one compilation serves a 
 or control flow are options. A hyper-parameter `x` that has an `x_end` moves to it over the budget; see `anneal`.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from feelgood import networks, objectives, samplers
-from feelgood.agents.base import Agent, Exploration, epsilon_greedy, one_member_an_episode, value_agent
+from feelgood.agents.base import Agent, Exploration, epsilon_greedy, one_draw_an_episode, one_member_an_episode, value_agent
 from feelgood.agents.critics import QCritic, is_nature, make_critic, on_codes, plain_model
 from feelgood.agents.options import Hyper, Options, Spaces
 from feelgood.choices import Critic
 from feelgood.objectives import feel_good
-from feelgood.typing import Scalar
+from feelgood.typing import PRNGKey, Scalar
 
 __all__ = [
     "adam_lmcdqn",
     "bootstrapped_dqn",
     "c51",
     "dqn",
+    "fg_ensemble",
     "fg_lmcdqn",
     "fg_ulmcdqn",
     "iqn",
@@ -188,14 +192,20 @@ def iqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     return dqn(spaces, hyper, _with_critic("iqn", "quantile", options))
 
 
-def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
-    """Ensemble with random priors and one active member per episode (Osband et al., 2016, 2018).
+def _ensemble(
+    name: str,
+    spaces: Spaces,
+    options: Options,
+    prior_scale: Scalar,
+    member: Callable[[PRNGKey], Any],
+    prior: Callable[[PRNGKey], Any],
+) -> networks.Network:
+    """Members with a random prior each; on images they are heads that share a trunk, and so do their priors.
 
-    On vectors the members are separate networks. On images they are linear heads on a shared trunk, which receives the
-    mean of their gradients; the prior has the same structure.
+    On vectors the members are separate networks. A shared trunk receives the mean of the members' gradients.
     """
     if options.critic != "mean":
-        raise ValueError(f"critic must be 'mean' for the ensemble of bootstrapped_dqn, got {options.critic!r}")
+        raise ValueError(f"critic must be 'mean' for the ensemble of {name}, got {options.critic!r}")
     num_members, num_actions = options.num_members, spaces.num_actions
 
     def shared(key):
@@ -211,22 +221,51 @@ def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
             gradient_scale=1 / num_members,
         )
 
-    def with_prior(make, key):
+    def with_prior(make, make_prior, key):
         key_model, key_prior = jax.random.split(key)
-        return networks.with_prior(make(key_model), make(key_prior), hyper["prior_scale"])
+        return networks.with_prior(make(key_model), make_prior(key_prior), prior_scale)
 
     def separate(key):
-        member = partial(with_prior, plain_model(spaces, options, networks.mlp, num_actions))
-        return networks.ensemble(key, member, num_members)
+        return networks.ensemble(key, partial(with_prior, member, prior), num_members)
 
-    model = partial(with_prior, shared) if is_nature(spaces, options) else separate
-    # The loss is the sum over members of their squared TD errors.
+    model = partial(with_prior, shared, shared) if is_nature(spaces, options) else separate
+    return on_codes(spaces, options, model)
+
+
+def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
+    """Ensemble with random priors, one active member an episode (Osband et al., 2016, 2018)."""
+    plain = plain_model(spaces, options, networks.mlp, spaces.num_actions)
+    network = _ensemble("bootstrapped_dqn", spaces, options, hyper["prior_scale"], plain, plain)
+    # Each member has its own TD error, and their squares add up.
     double = options.double
-    critic = QCritic(
-        on_codes(spaces, options, model), objectives.td(double=double), partial(objectives.td_errors, double=double)
-    )
-    exploration = one_member_an_episode(num_members, *_epsilon(hyper))
+    critic = QCritic(network, objectives.td(double=double), partial(objectives.td_errors, double=double))
+    exploration = one_member_an_episode(options.num_members, *_epsilon(hyper))
     return _agent(critic, options, _adam(hyper), exploration, is_random=True)
+
+
+def fg_ensemble(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
+    """Ensemble of draws with normalised random priors and mixed horizons, one draw an episode; recommended.
+
+    Each member is one draw of the value function: a network plus a fixed random prior of unit variance
+    (`networks.random_prior`) times `prior_scale`. Members disagree where there are no data and agree where there are.
+    Horizons differ: member m has discount γ^{c_m}, with c_m from 10 to 1 in equal ratios. Members with short horizons
+    soon forget optimism about loops without reward; those with long ones explore deeply. The replay is shared.
+    """
+    num_members = options.num_members
+    shape, num_actions = spaces.observation_shape, spaces.num_actions
+    network = _ensemble(
+        "fg_ensemble",
+        spaces,
+        options,
+        hyper["prior_scale"],
+        lambda key: networks.normalized_mlp(key, shape, options.hidden, num_actions),
+        lambda key: networks.random_prior(key, shape, options.hidden, num_actions),
+    )
+    powers = 10.0 ** (1 - jnp.arange(num_members) / max(num_members - 1, 1))
+    settings: dict[str, Any] = {"double": options.double, "discount_powers": powers}
+    critic = QCritic(network, objectives.td(**settings), partial(objectives.td_errors, **settings))
+    exploration = one_draw_an_episode(num_members, hyper["dither"])
+    return _agent(critic, options, _adam(hyper), exploration, feel_good_weight=hyper["feel_good_weight"])
 
 
 def noisynet_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ATARI_OPTIONS", "CONTROL", "CONTROL_CONFIG", "CONTROL_OPTIONS", "NUM_EVALUATIONS"]
+__all__ = ["ATARI_OPTIONS", "CONTROL", "CONTROL_CONFIG", "CONTROL_CONFIGS", "CONTROL_OPTIONS", "NUM_EVALUATIONS"]
 
 # The temperature falls as data grow, as in a posterior. Noise at the start makes draws differ enough to explore; the
 # zoo's 1e10 gives too little here. The step size falls to 0, so that the final policy is stable.
@@ -14,6 +14,7 @@ _ADAM = {"step_size": 2e-3, "step_size_end": 0.0}
 _EPSILON = {"final_epsilon": 0.05, "epsilon_fraction": 0.2}
 
 CONTROL: dict[str, Mapping[str, float]] = {
+    "fg_ensemble": {"step_size": 1e-3, "step_size_end": 0.0},
     "fg_ulmcdqn": {**_UNDERDAMPED, **_FEEL_GOOD},
     "steady_fg_ulmcdqn": {**_UNDERDAMPED, **_FEEL_GOOD, "average_decay": 0.95},
     "fg_lmcdqn": {"step_size": 2e-3, **_LANGEVIN, **_FEEL_GOOD},
@@ -46,6 +47,9 @@ CONTROL_CONFIG: Mapping[str, Any] = {
     "num_evaluation_episodes": 10,
 }
 """Settings for external environments other than Atari games that differ from `ExternalConfig`'s defaults."""
+
+CONTROL_CONFIGS: Mapping[str, Mapping[str, Any]] = {"fg_ensemble": {"learning_starts": 200, "target_update_period": 8}}
+"""Settings of an agent there that differ from `CONTROL_CONFIG`."""
 
 CONTROL_OPTIONS: Mapping[str, Any] = {"hidden": (64, 64), "v_max": 100.0}
 """Options there that differ from the zoo's; returns reach into the hundreds."""

@@ -19,7 +19,7 @@ from feelgood.api.agent_spec import (
     options_of,
     seeds_of,
 )
-from feelgood.api.defaults import ATARI_OPTIONS, CONTROL, CONTROL_CONFIG, CONTROL_OPTIONS, NUM_EVALUATIONS
+from feelgood.api.defaults import ATARI_OPTIONS, CONTROL, CONTROL_CONFIG, CONTROL_CONFIGS, CONTROL_OPTIONS, NUM_EVALUATIONS
 from feelgood.api.result import Result
 from feelgood.checks import check_choice, check_count
 from feelgood.envs.external import ExternalEnvironment, vector_environment
@@ -105,7 +105,8 @@ def prepare(
         check_count("num_steps", num_steps)
         num_envs = config.get("num_envs", CONTROL_CONFIG["num_envs"])
         check_count("num_envs", num_envs)
-        defaults = {**CONTROL_CONFIG, "evaluation_period": max(num_envs, num_steps // NUM_EVALUATIONS)}
+        own_config = {} if callable(agent) else CONTROL_CONFIGS.get(agent, {})
+        defaults = {**CONTROL_CONFIG, **own_config, "evaluation_period": max(num_envs, num_steps // NUM_EVALUATIONS)}
     whole = config_of(ExternalConfig, defaults, config)
     if whole.learning_starts >= whole.num_steps:
         if "learning_starts" in config:

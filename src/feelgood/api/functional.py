@@ -32,8 +32,8 @@ def train_functional(
     say: Callable[[str], None],
 ) -> Result:
     """Trains all seeds at once."""
-    replay_ratio = ZOO[spec.name].replay_ratio if spec.name in ZOO else 1.0
-    config = config_of(FunctionalConfig, {"replay_ratio": replay_ratio}, given)
+    defaults = ZOO[spec.name].config if spec.name in ZOO else {"replay_ratio": 1.0}
+    config = config_of(FunctionalConfig, defaults, given)
     name = environment.spec.name
     rows: list[list[dict[str, Any]]] = [[] for _ in seeds]
 

@@ -19,8 +19,8 @@ from feelgood.networks.models import (
     Ensemble,
     Frozen,
     ImplicitQuantiles,
+    NormalizedMLP,
     Over,
-    RandomPrior,
     Rectified,
     WithPrior,
 )
@@ -36,6 +36,7 @@ __all__ = [
     "nature_cnn",
     "nature_convolutions",
     "noisy_mlp",
+    "normalized_mlp",
     "over",
     "random_prior",
     "with_init",
@@ -252,6 +253,45 @@ def with_prior(model: Any, prior: Any, scale: Scalar = 1.0) -> WithPrior:
     return WithPrior(model, Frozen((prior, jnp.asarray(scale, jnp.float32))))
 
 
+def _normalized(
+    observation_shape: int | Sequence[int],
+    hidden: Sequence[int],
+    num_actions: int,
+    make_layer: Callable[[int, int, int], Dense],
+) -> NormalizedMLP:
+    shape = (observation_shape,) if isinstance(observation_shape, int) else tuple(observation_shape)
+    if not hidden:
+        raise ValueError("hidden must have at least one width for normalised layers, got none")
+    for name, values in (("observation_shape", shape), ("hidden", hidden), ("num_actions", (num_actions,))):
+        for value in values:
+            check_count(name, value)
+    sizes = itertools.pairwise((math.prod(shape), *hidden, num_actions))
+    return NormalizedMLP(tuple(make_layer(i, *size) for i, size in enumerate(sizes)), shape)
+
+
+def normalized_mlp(
+    key: PRNGKey, observation_shape: int | Sequence[int], hidden: Sequence[int], num_actions: int
+) -> NormalizedMLP:
+    """Builds a perceptron whose hidden layers are normalised over their units; its outputs start at 0.
+
+    Hidden layers start as those of `random_prior`; the last layer
+    starts at 0, so that a network with a prior starts as its prior (see `with_prior`).
+
+    Args:
+      key: randomness of the initial weights.
+      observation_shape: shape of one observation, or its length.
+      hidden: widths of the hidden layers, at least one.
+      num_actions: length of the output.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> normalized_mlp(jax.random.key(0), 4, (8, 8), 2)(jnp.ones((3, 4))).tolist()
+      [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    """
+    prior = random_prior(key, observation_shape, hidden, num_actions)
+    return eqx.tree_at(lambda model: model.layers[-1].weight, prior, replace_fn=jnp.zeros_like)
+
+
 def random_prior(
     key: PRNGKey,
     observation_shape: int | Sequence[int],
@@ -259,14 +299,14 @@ def random_prior(
     num_actions: int,
     *,
     bias_scale: float = 0.1,
-) -> RandomPrior:
+) -> NormalizedMLP:
     """Builds a random function to add to a network as its prior; see `with_prior`.
 
     An `mlp` with PyTorch's initial weights is a poor prior on inputs of high dimension: on one-hot inputs of n numbers
     its first layer varies by 1/√n from input to input and its biases do not vary at all, so all inputs get nearly the
-    same value. Here first-layer weights are standard normal and its outputs are normalised over units; later weights
-    are normal with variance 1/fan-in, which √2·ReLU preserves. So outputs have mean 0 and variance 1 over draws of the
-    prior, and two one-hot inputs have nearly independent outputs, whatever their number.
+    same value. Here hidden layers are normalised over their units and the last one keeps their size, so outputs have
+    mean 0 and variance 1 over draws of the prior, and two one-hot inputs have nearly independent outputs, whatever
+    their number.
 
     Args:
       key: randomness of the weights.
@@ -282,20 +322,17 @@ def random_prior(
       >>> round(float(values.std()), 1)
       1.0
     """
-    shape = (observation_shape,) if isinstance(observation_shape, int) else tuple(observation_shape)
     check_non_negative("bias_scale", bias_scale)
-    if not hidden:
-        raise ValueError("hidden must have at least one width for a random prior, got none")
-    for name, values in (("observation_shape", shape), ("hidden", hidden), ("num_actions", (num_actions,))):
-        for value in values:
-            check_count(name, value)
-    widths = (math.prod(shape), *hidden, num_actions)
-    keys = jax.random.split(key, len(widths))
-    layers = [Dense(jax.random.normal(keys[0], widths[:2]), bias_scale * jax.random.normal(keys[-1], widths[1:2]))]
-    for key_layer, (num_inputs, num_outputs) in zip(keys[1:-1], itertools.pairwise(widths[1:]), strict=True):
-        weight = jax.random.normal(key_layer, (num_inputs, num_outputs)) / math.sqrt(num_inputs)
-        layers.append(Dense(weight, jnp.zeros(num_outputs)))
-    return RandomPrior(tuple(layers), shape)
+    keys = jax.random.split(key, len(hidden) + 2)
+
+    def make_layer(i: int, num_inputs: int, num_outputs: int) -> Dense:
+        weight = jax.random.normal(keys[i], (num_inputs, num_outputs))
+        if i == len(hidden):  # E ReLU(z)² = ½ for standard normal z
+            return Dense(weight * math.sqrt(2 / num_inputs), jnp.zeros(num_outputs))
+        bias = bias_scale * jax.random.normal(keys[-1], (num_outputs,)) if i == 0 else jnp.zeros(num_outputs)
+        return Dense(weight if i == 0 else weight / math.sqrt(num_inputs), bias)
+
+    return _normalized(observation_shape, hidden, num_actions, make_layer)
 
 
 def zero_biases(model: Any) -> Any:

@@ -19,9 +19,9 @@ __all__ = [
     "Ensemble",
     "Frozen",
     "ImplicitQuantiles",
+    "NormalizedMLP",
     "Over",
     "Quantiles",
-    "RandomPrior",
     "Rectified",
     "WithPrior",
 ]
@@ -173,11 +173,12 @@ class Frozen(eqx.Module):
     value: Any
 
 
-class RandomPrior(eqx.Module):
-    """A random function with outputs of mean 0 and variance 1 at every input, whatever the fan-in or input scale.
+class NormalizedMLP(eqx.Module):
+    """Layers with normalisation over units and ReLU between them, on the observation flattened and cast to float32.
 
-    The first layer is normalised over its units, so an input enters by its direction. See
-    `feelgood.networks.random_prior`.
+    Hidden units have mean 0 and variance 1 before their ReLU, so an input enters by its direction, whatever its scale
+    and fan-in, and values cannot grow without bound through the hidden layers: TD with a target network that follows
+    closely is stable (Gallici et al., 2025), where a plain MLP diverges.
     """
 
     layers: tuple[Dense, ...]
@@ -187,13 +188,12 @@ class RandomPrior(eqx.Module):
         del key
         leading = _leading(observation, self.observation_shape)
         x = jnp.asarray(observation, jnp.float32).reshape(*leading, math.prod(self.observation_shape))
-        first, *rest = self.layers
-        x = first(x)
-        centred = x - x.mean(-1, keepdims=True)
-        x = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-8)
-        for layer in rest:
-            x = layer(math.sqrt(2) * jax.nn.relu(x))
-        return x
+        *hidden, last = self.layers
+        for layer in hidden:
+            x = layer(x)
+            centred = x - x.mean(-1, keepdims=True)
+            x = jax.nn.relu(centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-6))
+        return last(x)
 
 
 class WithPrior(eqx.Module):

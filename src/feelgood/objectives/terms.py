@@ -36,11 +36,13 @@ def td_errors(
     key: PRNGKey | None = None,
     *,
     double: bool = False,
+    discount_powers: Array | None = None,
 ) -> Array:
     """Temporal-difference errors δ = return_ + bootstrap_discount·Q_target(o', a*) − Q(o, a), shape (B,) or (B, M).
 
     The action a* maximises Q_target(o', ·), or with `double` the online Q(o', ·). The target is held fixed under
-    differentiation. Each member of an ensemble bootstraps from its own target.
+    differentiation. Each member of an ensemble bootstraps from its own target. With `discount_powers` (M,), member m
+    has the discount bootstrap_discount^{c_m}: a horizon of its own.
     """
     key_online, key_target = split_key(key)
     values = q(params, batch.observation, key_online)
@@ -49,7 +51,10 @@ def td_errors(
         next_value = pick(next_values, jnp.argmax(q(params, batch.next_observation, key_online), -1))
     else:
         next_value = next_values.max(-1)
-    target = _members(batch.return_, values) + _members(batch.bootstrap_discount, values) * next_value
+    discount = _members(batch.bootstrap_discount, values)
+    if discount_powers is not None:
+        discount = discount**discount_powers
+    target = _members(batch.return_, values) + discount * next_value
     action = jnp.broadcast_to(_members(batch.action, values), values.shape[:-1])
     return jax.lax.stop_gradient(target) - pick(values, action)
 
@@ -76,6 +81,7 @@ def td(
     double: bool = False,
     huber_width: Scalar = 1.0,
     perturbation: Scalar | None = None,
+    discount_powers: Array | None = None,
 ) -> Objective:
     """Temporal-difference error of `td_errors`; members of an ensemble add up. How many steps: see the replay.
 
@@ -89,6 +95,7 @@ def td(
       double: whether the online network picks the action that the target network values.
       huber_width: h, where the Huber loss becomes linear.
       perturbation: σ ≥ 0, in the unit of rewards; needs the `slot` of each transition. None for none.
+      discount_powers: (M,) powers of the discount, one for each member; see `td_errors`. None for 1.
     """
     check_choice("loss", loss, ("squared", "huber"))
     check_positive("huber_width", huber_width)
@@ -96,7 +103,7 @@ def td(
         check_non_negative("perturbation", perturbation)
 
     def term(q, target_q, params, batch, key):
-        errors = td_errors(q, target_q, params, batch, key, double=double)
+        errors = td_errors(q, target_q, params, batch, key, double=double, discount_powers=discount_powers)
         if perturbation is not None:
             noise = reward_noise(batch.slot, errors.size // errors.shape[0])
             errors = errors + jnp.asarray(perturbation) * noise.reshape(errors.shape)

@@ -110,7 +110,8 @@ def _settings(cell: Cell):
 
     recipe = agents.ZOO[cell.agent]
     success = {"nchain": OPTIMUM, "deep_sea": 0.99}.get(cell.environment.partition("-")[0], math.inf) - 1e-3
-    config = FunctionalConfig(num_steps=cell.num_steps, replay_ratio=recipe.replay_ratio, success_return=success)
+    settings: dict[str, Any] = {**recipe.config}
+    config = FunctionalConfig(num_steps=cell.num_steps, success_return=success, **settings)
     return [{**recipe.hyper, **point} for point in cell.points], config, agents.Options(form=cell.form)
 
 

@@ -159,7 +159,7 @@ def one_member_an_episode(
 
 
 def one_draw_an_episode(num_members: int, dither: Scalar = 0.0) -> Exploration:
-    """Follows one member of an ensemble, drawn for each episode; evaluation follows the mean of all members.
+    """Follows one member of an ensemble, drawn for each episode; evaluation follows the vote of all members.
 
     Some episodes, a share `dither` of them, also have random actions, with a probability ε that is uniform in [0, 1) and
     drawn for the episode. They leave loops that a greedy draw would stay in, and the other episodes keep to their draw.
@@ -178,7 +178,12 @@ def one_draw_an_episode(num_members: int, dither: Scalar = 0.0) -> Exploration:
         member = jnp.floor(context)
         return _perturbed(key, _best(values[member.astype(jnp.int32)]), values.shape[-1], context - member)
 
-    return Exploration(begin, explore, lambda key, context, values: _best(values.mean(-2)))
+    def exploit(key, context, values):
+        # Members may have values of different size, so each has one vote; the mean value decides between equal votes.
+        votes = jnp.sum(jax.nn.one_hot(_best(values), values.shape[-1]), -2)
+        return _best(jnp.where(votes == votes.max(-1, keepdims=True), values.mean(-2), -jnp.inf))
+
+    return Exploration(begin, explore, exploit)
 
 
 def value_agent(

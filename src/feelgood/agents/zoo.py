@@ -2,7 +2,7 @@
 
 | agent             | network                  | objective      | sampler                        | acts              |
 |-------------------|--------------------------|----------------|--------------------------------|-------------------|
-| fg_ensemble       | 10 members, random priors| TD + feel-good | Adam, no noise                 | by one member     |
+| ensemble_dqn      | 10 members, random priors | TD of each    | Adam, no noise                 | by one member     |
 | fg_ulmcdqn        | plain                    | TD + feel-good | adaptive underdamped Langevin  | greedily          |
 | steady_fg_ulmcdqn | plain                    | TD + feel-good | the same, annealed             | greedily, average |
 | fg_lmcdqn         | plain                    | TD + feel-good | Adam-LMC                       | greedily          |
@@ -48,7 +48,7 @@ __all__ = [
     "bootstrapped_dqn",
     "c51",
     "dqn",
-    "fg_ensemble",
+    "ensemble_dqn",
     "fg_lmcdqn",
     "fg_ulmcdqn",
     "iqn",
@@ -243,7 +243,7 @@ def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     return _agent(critic, options, _adam(hyper), exploration, is_random=True)
 
 
-def fg_ensemble(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
+def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     """Ensemble of draws with normalised random priors and mixed horizons, one draw an episode; recommended.
 
     Each member is one draw of the value function: a network plus a fixed random prior of unit variance
@@ -254,7 +254,7 @@ def fg_ensemble(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     num_members = options.num_members
     shape, num_actions = spaces.observation_shape, spaces.num_actions
     network = _ensemble(
-        "fg_ensemble",
+        "ensemble_dqn",
         spaces,
         options,
         hyper["prior_scale"],

@@ -14,7 +14,7 @@ _ADAM = {"step_size": 2e-3, "step_size_end": 0.0}
 _EPSILON = {"final_epsilon": 0.05, "epsilon_fraction": 0.2}
 
 CONTROL: dict[str, Mapping[str, float]] = {
-    "fg_ensemble": {"step_size": 1e-3, "step_size_end": 0.0},
+    "ensemble_dqn": {"step_size": 1e-3, "step_size_end": 0.0},
     "fg_ulmcdqn": {**_UNDERDAMPED, **_FEEL_GOOD},
     "steady_fg_ulmcdqn": {**_UNDERDAMPED, **_FEEL_GOOD, "average_decay": 0.95},
     "fg_lmcdqn": {"step_size": 2e-3, **_LANGEVIN, **_FEEL_GOOD},
@@ -48,7 +48,7 @@ CONTROL_CONFIG: Mapping[str, Any] = {
 }
 """Settings for external environments other than Atari games that differ from `ExternalConfig`'s defaults."""
 
-CONTROL_CONFIGS: Mapping[str, Mapping[str, Any]] = {"fg_ensemble": {"learning_starts": 200, "target_update_period": 8}}
+CONTROL_CONFIGS: Mapping[str, Mapping[str, Any]] = {"ensemble_dqn": {"learning_starts": 200, "target_update_period": 8}}
 """Settings of an agent there that differ from `CONTROL_CONFIG`."""
 
 CONTROL_OPTIONS: Mapping[str, Any] = {"hidden": (64, 64), "v_max": 100.0}

@@ -301,7 +301,7 @@ def _scaled_by_bounds(space: gymnasium.spaces.Box) -> Callable[[Array], Array]:
         return _identity
     largest = np.maximum(np.abs(space.low), np.abs(space.high)).astype(np.float32)
     largest = np.where((largest > 0) & (largest < 1e6), largest, 1).astype(np.float32)
-    return _identity if (largest == 1).all() else partial(np.multiply, 1 / largest)
+    return _identity if (largest == 1).all() else lambda observation: observation * (1 / largest)
 
 
 def functional_as_external(environment: Environment) -> ExternalEnvironment:

@@ -161,9 +161,9 @@ def one_member_an_episode(
 def one_draw_an_episode(num_members: int, dither: Scalar = 0.0) -> Exploration:
     """Follows one member of an ensemble, drawn for each episode; evaluation follows the vote of all members.
 
-    Some episodes, a share `dither` of them, also have random actions, with a probability ε that is uniform in [0, 1) and
-    drawn for the episode. They leave loops that a greedy draw would stay in, and the other episodes keep to their draw.
-    Values have shape (members, actions).
+    A share `dither` of the episodes also has random actions, with a probability ε that is drawn for the episode,
+    uniform in [0, 1). These episodes leave loops in which a greedy member would stay. Values have shape (members,
+    actions).
     """
 
     def begin(key: PRNGKey) -> Array:

@@ -19,7 +19,14 @@ from feelgood.api.agent_spec import (
     options_of,
     seeds_of,
 )
-from feelgood.api.defaults import ATARI_OPTIONS, CONTROL, CONTROL_CONFIG, CONTROL_CONFIGS, CONTROL_OPTIONS, NUM_EVALUATIONS
+from feelgood.api.defaults import (
+    ATARI_OPTIONS,
+    CONTROL,
+    CONTROL_CONFIG,
+    CONTROL_CONFIGS,
+    CONTROL_OPTIONS,
+    NUM_EVALUATIONS,
+)
 from feelgood.api.result import Result
 from feelgood.checks import check_choice, check_count
 from feelgood.envs.external import ExternalEnvironment, vector_environment

@@ -9,7 +9,17 @@ from feelgood.checks import check_choice, check_non_negative, check_positive
 from feelgood.objectives.base import Minibatch, Objective, OnlineQ, TargetQ, Values, split_key
 from feelgood.typing import Array, Params, PRNGKey, Scalar
 
-__all__ = ["anchored_prior", "feel_good", "gaussian_prior", "huber", "pick", "reward_noise", "td", "td_errors", "td_looks_at"]
+__all__ = [
+    "anchored_prior",
+    "feel_good",
+    "gaussian_prior",
+    "huber",
+    "pick",
+    "reward_noise",
+    "td",
+    "td_errors",
+    "td_looks_at",
+]
 
 
 def td_looks_at(double: bool) -> frozenset[str]:
@@ -53,7 +63,7 @@ def td_errors(
         next_value = next_values.max(-1)
     discount = _members(batch.bootstrap_discount, values)
     if discount_powers is not None:
-        discount = discount**discount_powers
+        discount = discount ** discount_powers[None]
     target = _members(batch.return_, values) + discount * next_value
     action = jnp.broadcast_to(_members(batch.action, values), values.shape[:-1])
     return jax.lax.stop_gradient(target) - pick(values, action)

@@ -1,0 +1,148 @@
+"""The parts of the ensemble agent: priors, perturbed rewards, horizons, draws per episode and votes."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from feelgood import envs, networks, objectives
+from feelgood.agents import ZOO, Options, Spaces, make_agent, one_draw_an_episode
+from feelgood.training import run_batch, trainer
+from feelgood.training.config import FunctionalConfig
+
+
+def batch(**fields):
+    defaults = {
+        "observation": jnp.zeros((2, 1)),
+        "action": jnp.zeros(2, jnp.int32),
+        "return_": jnp.array([1.0, 2.0]),
+        "bootstrap_discount": jnp.zeros(2),
+        "next_observation": jnp.zeros((2, 1)),
+        "first_observation": jnp.zeros((2, 1)),
+        "slot": jnp.array([3, 4]),
+        "weight": None,
+    }
+    return SimpleNamespace(**{**defaults, **fields})
+
+
+def test_a_random_prior_has_unit_variance_and_independent_values_on_one_hot_inputs_of_any_size():
+    for size in (10, 2500):
+        inputs = jnp.eye(size)[:2]
+        draw = lambda key, size=size, inputs=inputs: networks.random_prior(key, size, (50, 50), 1)(inputs)[:, 0]
+        values = np.asarray(jax.vmap(draw)(jax.random.split(jax.random.key(0), 2000)))  # (draws, inputs)
+        # The standard error of a variance of 2,000 normals is √(2/2000) = 0.03, of a correlation 0.02.
+        np.testing.assert_allclose(values.var(0), 1, atol=0.15)
+        # Normalised ReLU features of independent inputs have correlation 1/π, twice through two layers less.
+        assert abs(np.corrcoef(values.T)[0, 1]) < 0.6
+    plain = lambda key: networks.mlp(key, 2500, (50, 50), 1)(jnp.eye(2500)[:2])[:, 0]
+    alike = np.asarray(jax.vmap(plain)(jax.random.split(jax.random.key(0), 500)))
+    assert np.corrcoef(alike.T)[0, 1] > 0.9  # the fault that it mends
+
+
+def test_a_normalised_network_starts_at_zero_and_ignores_the_scale_of_its_input():
+    model = networks.normalized_mlp(jax.random.key(0), 3, (8,), 2)
+    x = jnp.array([[1.0, -2.0, 0.5]])
+    np.testing.assert_array_equal(model(x), np.zeros((1, 2)))
+    prior = networks.random_prior(jax.random.key(1), 3, (8,), 2, bias_scale=0.0)
+    np.testing.assert_allclose(prior(1000 * x), prior(x), rtol=1e-3)
+    with pytest.raises(ValueError, match="hidden must have at least one width"):
+        networks.random_prior(jax.random.key(0), 3, (), 2)
+
+
+def test_reward_noise_is_standard_normal_and_fixed_for_each_slot_and_member():
+    noise = objectives.reward_noise(jnp.arange(4000), 5)
+    np.testing.assert_array_equal(objectives.reward_noise(jnp.array([7, 3999]), 5), noise[jnp.array([7, 3999])])
+    assert abs(float(noise.mean())) < 4 / np.sqrt(20_000)
+    assert abs(float(noise.var()) - 1) < 4 * np.sqrt(2 / 20_000)
+    assert np.abs(np.corrcoef(np.asarray(noise).T) - np.eye(5)).max() < 4 / np.sqrt(4000)
+
+
+def test_members_that_minimise_perturbed_errors_spread_like_a_posterior():
+    # One parameter for each member, its value everywhere: the minimiser is the mean of the perturbed rewards, whose
+    # variance over members is σ²/n, that of the posterior of a mean under a flat prior.
+    num_data, num_members, sigma = 64, 3000, 0.5
+    data = batch(
+        observation=jnp.zeros((num_data, 1)),
+        action=jnp.zeros(num_data, jnp.int32),
+        return_=jnp.full(num_data, 2.0),
+        bootstrap_discount=jnp.zeros(num_data),
+        next_observation=jnp.zeros((num_data, 1)),
+        slot=jnp.arange(num_data),
+    )
+    q = lambda params, observation, key: jnp.broadcast_to(params[None, :, None], (num_data, num_members, 1))
+    target_q = lambda observation, key: jnp.zeros((num_data, num_members, 1))
+    term = objectives.td(perturbation=sigma)
+    loss = objectives.potential(term, q, target_q, data)
+    best = 2.0 + sigma * objectives.reward_noise(data.slot, num_members).mean(0)
+    np.testing.assert_allclose(jax.grad(loss)(best), np.zeros(num_members), atol=1e-5)
+    assert float(best.var()) == pytest.approx(sigma**2 / num_data, rel=4 * np.sqrt(2 / num_members))
+
+
+def test_each_member_has_its_own_discount():
+    values = jnp.ones((2, 2, 1))
+    q, target_q = (lambda params, observation, key: 0 * values), (lambda observation, key: values)
+    data = batch(bootstrap_discount=jnp.array([0.9, 0.0]))
+    errors = objectives.td_errors(q, target_q, (), data, discount_powers=jnp.array([2.0, 1.0]))
+    np.testing.assert_allclose(errors, [[1 + 0.81, 1 + 0.9], [2.0, 2.0]], rtol=1e-6)
+
+
+def test_optimism_may_be_about_replayed_observations_and_a_prior_may_have_an_anchor():
+    q = lambda params, observation, key: params * observation
+    data = batch(observation=jnp.array([[3.0], [5.0]]), first_observation=jnp.array([[1.0], [1.0]]))
+    none = lambda observation, key: None
+    for at, expected in (("first_observation", -0.1 * 2), ("observation", -0.1 * 2 * 4)):
+        loss = objectives.potential(objectives.feel_good(0.1, at=at), q, none, data)
+        assert float(loss(2.0)) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="at must be one of"):
+        objectives.feel_good(0.1, at="next_observation")
+    prior = objectives.anchored_prior({"w": jnp.array([1.0, 2.0])}, 0.5)
+    loss = objectives.potential(prior, q, none, data, reduction="sum", num_data=10)
+    assert float(loss({"w": jnp.array([2.0, 4.0])})) == pytest.approx((1 + 4) / (2 * 0.25))
+
+
+def test_an_episode_follows_one_member_and_some_episodes_are_dithered():
+    exploration = one_draw_an_episode(4, 0.25)
+    contexts = np.asarray(jax.vmap(exploration.begin)(jax.random.split(jax.random.key(0), 4000)))
+    members, epsilons = np.floor(contexts), contexts % 1
+    np.testing.assert_allclose(np.bincount(members.astype(int)) / 4000, 0.25, atol=4 * np.sqrt(0.25 * 0.75 / 4000))
+    share = 0.25 * 4095 / 4096  # a dithered episode may have ε = 0
+    assert np.mean(epsilons > 0) == pytest.approx(share, abs=4 * np.sqrt(0.25 * 0.75 / 4000))
+    assert epsilons[epsilons > 0].mean() == pytest.approx(0.5, abs=4 * np.sqrt(1 / 12 / 1000))
+    values = jnp.eye(4)  # member m prefers action m
+    keys = jax.random.split(jax.random.key(1), 2000)
+    greedy = jax.vmap(lambda key: exploration.explore(key, jnp.asarray(2.0), values, 0.0))(keys)
+    assert set(greedy.tolist()) == {2}
+    half = jax.vmap(lambda key: exploration.explore(key, jnp.asarray(2.5), values, 0.0))(keys)
+    assert np.mean(np.asarray(half) == 2) == pytest.approx(0.5 + 0.5 / 4, abs=4 * np.sqrt(0.25 / 2000))
+
+
+def test_evaluation_counts_votes_and_breaks_ties_by_the_mean():
+    exploit = one_draw_an_episode(3).exploit
+    # Two members vote for action 0, one with a huge value for action 1.
+    assert exploit(None, None, jnp.array([[1.0, 0.0], [1.0, 0.0], [0.0, 99.0]])) == 0
+    assert exploit(None, None, jnp.array([[1.0, 0.0, 0.0], [0.0, 3.0, 0.0], [0.0, 0.0, 2.0]])) == 1
+
+
+def test_a_fresh_member_is_its_prior_times_the_scale():
+    spaces = Spaces((3,), 2)
+    values = {}
+    for scale in (0.1, 0.2):
+        agent = make_agent("ensemble_dqn", spaces, {"prior_scale": scale}, Options(hidden=(8,), num_members=3))
+        values[scale] = agent.values(jax.random.key(1), agent.init(jax.random.key(0)), jnp.ones(3))
+    assert values[0.1].shape == (3, 2)
+    np.testing.assert_allclose(values[0.2], 2 * values[0.1], rtol=1e-5)
+    assert np.ptp(np.asarray(values[0.1])[:, 0]) > 0
+
+
+def test_it_solves_a_small_deep_sea():
+    # Uniform play finds the treasure of N = 6 once in 64 episodes; a draw that explores finds it and stays.
+    hyper = {name: jnp.full(2, value) for name, value in ZOO["ensemble_dqn"].hyper.items()}
+    config = FunctionalConfig(
+        num_steps=1200, evaluation_period=300, learning_starts=30, replay_ratio=1.0, batch_size=32,
+        target_update_period=4, success_return=0.9,
+    )  # fmt: skip
+    make = lambda spaces, hyper: make_agent("ensemble_dqn", spaces, hyper, Options(hidden=(16, 16), num_members=5))
+    curves = run_batch(trainer(envs.deep_sea(6, mapping_seed=42), make, config), 4, np.arange(2), hyper)
+    np.testing.assert_allclose(curves.record.evaluation[:, -1], 0.99, atol=1e-3)

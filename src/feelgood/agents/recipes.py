@@ -68,7 +68,7 @@ _FEEL_GOOD_RAW = {"feel_good_weight": 1e-3}
 ZOO: dict[str, Recipe] = {
     "ensemble_dqn": Recipe(
         zoo.ensemble_dqn,
-        {"step_size": 1e-3, **_ADAM, "prior_scale": 0.1, "dither": 0.2, "feel_good_weight": 0.0},
+        {"step_size": 1e-3, **_ADAM, "prior_scale": 0.1, "dither": 0.2, "feel_good_weight": 1e-3},
         config={"replay_ratio": 1.0, "batch_size": 128, "target_update_period": 8, "capacity": 100_000},
         atari={**_ADAM_ATARI, "feel_good_weight": 1e-4},
     ),

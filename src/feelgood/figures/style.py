@@ -33,6 +33,7 @@ class Look(NamedTuple):
 
 
 LOOKS = {
+    "ensemble_dqn": Look("Ensemble DQN", "#1B7837"),
     "fg_ulmcdqn": Look("FG-ULMCDQN", COLOURS["red"]),
     "steady_fg_ulmcdqn": Look("Steady FG-ULMCDQN", "#7A1F00"),
     "fg_lmcdqn": Look("FG-LMCDQN", COLOURS["orange"]),

@@ -38,8 +38,8 @@ class TrainOptions:
     """A Gymnasium name such as CartPole-v1, or an Atari game as in atari:venture."""
     env_settings: tuple[str, ...] = ()
     """Settings of the environment, as in pixel_scale=0.0625 life_loss=false for an Atari game, or map_name=8x8."""
-    agent: str = "fg_ulmcdqn"
-    """Agent, see `feelgood list agents`."""
+    agent: str = "auto"
+    """Agent, see `feelgood list agents`; auto for ensemble_dqn, and fg_ulmcdqn on Atari."""
     num_steps: int = 0
     """Environment steps; 0 for the default: 50,000, or 12,500,000 on Atari."""
     seed: int = 0
@@ -72,6 +72,8 @@ class TrainOptions:
     """Project of Weights & Biases to log curves to (needs the extra wandb)."""
 
     def __post_init__(self):
+        if self.agent == "auto":
+            object.__setattr__(self, "agent", "fg_ulmcdqn" if self.env.startswith("atari:") else "ensemble_dqn")
         for name in ("num_steps", "seed", "num_envs"):
             check_count(name, getattr(self, name), minimum=0)
         check_count("num_seeds", self.num_seeds)

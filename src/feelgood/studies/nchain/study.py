@@ -60,6 +60,7 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     "prioritized_dqn": _RATES,
     "c51": _RATES,
     "iqn": _RATES,
+    "ensemble_dqn": {"step_size": (3e-3, 1e-3, 3e-4, 1e-4), "prior_scale": (1.0, 0.3, 0.1, 0.03)},
 }
 # The paper's agents and its baselines.
 _NINE = tuple(GRIDS)[:9]

@@ -206,7 +206,7 @@ def to_optax(sampler: Sampler) -> optax.GradientTransformationExtraArgs:
 def sample(
     key: PRNGKey,
     sampler: Sampler,
-    potential: Potential,
+    potential: Potential | None,
     params: Params,
     num_steps: int | float,
     *,
@@ -251,8 +251,12 @@ def sample(
         raise ValueError(f"thin must be at most num_steps, {num_steps}, or no position is kept, got {thin}")
     moving, whole = _split(params)
 
+    def evaluate(params: Params) -> Array:
+        assert potential is not None  # exact samplers take None and never evaluate it
+        return potential(whole(params))
+
     def advance(state: SamplerState, key: PRNGKey):
-        return sampler.step(key, state, lambda params: potential(whole(params)))
+        return sampler.step(key, state, evaluate)
 
     def keep(state: SamplerState, keys):
         state, infos = jax.lax.scan(advance, state, keys)

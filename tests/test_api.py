@@ -236,7 +236,7 @@ def test_a_network_without_a_value_for_each_action_is_refused(env, num_outputs):
         decoded = network._replace(apply=lambda *given: network.apply(*given[:2], spaces.decode(given[2])))
         return value_agent(decoded, objectives.td(), samplers.langevin(0.1, 10.0))
 
-    with pytest.raises(ValueError, match=rf"must have 2 values of an observation, .*, got shape \({num_outputs},\)"):
+    with pytest.raises(ValueError, match=rf"must return 2 values for an observation, .*, got shape \({num_outputs},\)"):
         feelgood.train(agent, env, num_steps=1000)
 
 

@@ -167,7 +167,8 @@ def test_an_agent_begins_with_its_target_at_the_network_and_seeds_give_other_net
     assert jax.tree.all(jax.tree.map(np.array_equal, first.sampler.params, first.target))
     same = jax.tree.leaves(jax.tree.map(np.array_equal, first.sampler.params, second.sampler.params))
     # Scales of noisy layers begin alike: two arrays of four in each of the two layers.
-    assert sum(same) == (4 if name == "noisynet_dqn" else 0)
+    # The ensemble starts as its priors: the last layer and the biases after the first start at 0.
+    assert sum(same) == {"noisynet_dqn": 4, "ensemble_dqn": 2}.get(name, 0)
 
 
 def test_only_ensembles_noisy_networks_and_drawn_quantiles_evaluate_at_random():

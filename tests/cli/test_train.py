@@ -146,7 +146,7 @@ def test_a_run_leaves_a_policy_that_has_learnt_a_figure_and_a_manifest(stopped_a
     assert (folder / "curves.png").stat().st_size > 1000
     manifest = store.read_study(folder)
     assert manifest["command"].startswith("feelgood train --env feelgood-tests/Lever-v0 --agent dqn --num-steps 400")
-    assert manifest["seeds"] == {"training": {"first": 0, "count": 1}}
+    assert manifest["seeds"] == {"training": "0"}
 
 
 def test_a_run_that_is_finished_is_not_run_again(stopped_and_continued, capsys):

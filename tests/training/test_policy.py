@@ -251,7 +251,7 @@ def tamper(folder, **changes):
         ({"environment": {"kind": "gym", "name": "Line-v7", "settings": {}}}, "env 'Line-v7' cannot be made"),
         (
             {"environment": {"kind": "gym", "name": "no_such:X-v0", "settings": {}}},
-            "cannot be made: No module named 'no_such'",
+            "whose module would be imported; pass environment, or allow_import=True",
         ),
         ({"environment": {"kind": "gym", "name": "CartPole-v1", "settings": {}}}, "expected float32(4, 4)"),
         ({"environment": {"kind": "gym", "name": "CartPole-v1", "settings": {"wheels": 3}}}, "wheels"),

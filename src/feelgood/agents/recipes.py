@@ -66,12 +66,6 @@ _FEEL_GOOD_RAW = {"feel_good_weight": 1e-3}
 # see docs/reproduction.md. prioritized_dqn and c51 have the best of three step sizes after 20,000 steps at N = 25, on
 # six tuning seeds; iqn's step size is not tuned.
 ZOO: dict[str, Recipe] = {
-    "ensemble_dqn": Recipe(
-        zoo.ensemble_dqn,
-        {"step_size": 1e-3, **_ADAM, "prior_scale": 0.1, "dither": 0.2, "feel_good_weight": 1e-3},
-        config={"replay_ratio": 1.0, "batch_size": 128, "target_update_period": 8, "capacity": 100_000},
-        atari={**_ADAM_ATARI, "feel_good_weight": 1e-4},
-    ),
     "fg_ulmcdqn": Recipe(
         zoo.fg_ulmcdqn,
         {
@@ -155,6 +149,12 @@ ZOO: dict[str, Recipe] = {
         atari={**_ADAM_ATARI, **_EPSILON_ATARI},
     ),
     "noisynet_dqn": Recipe(zoo.noisynet_dqn, {"step_size": 1e-2, **_ADAM}, atari=_ADAM_ATARI),
+    "ensemble_dqn": Recipe(
+        zoo.ensemble_dqn,
+        {"step_size": 1e-3, **_ADAM, "prior_scale": 0.1, "dither": 0.2, "feel_good_weight": 1e-3},
+        config={"replay_ratio": 1.0, "batch_size": 128, "target_update_period": 8, "capacity": 100_000},
+        atari={**_ADAM_ATARI, "feel_good_weight": 1e-4},
+    ),
 }
 
 

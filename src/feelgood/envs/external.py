@@ -285,23 +285,9 @@ def vector_environment(make: Callable[[int, bool], VectorEnv], name: str = "cust
             raise ValueError(f"observations of env {name!r} must be of fixed size, got {space}")
         narrow = {"float64": np.float32, "int64": np.int32}  # the dtypes of JAX
         dtype = np.dtype(narrow.get(str(space.dtype), space.dtype))
-        return ExternalEnvironment(
-            name, flat, tuple(space.shape), dtype, _num_actions(example), decode=_scaled_by_bounds(space)
-        )
+        return ExternalEnvironment(name, flat, tuple(space.shape), dtype, _num_actions(example))
     finally:
         example.close()
-
-
-def _scaled_by_bounds(space: gymnasium.spaces.Box) -> Callable[[Array], Array]:
-    """Divides entries of float observations by their largest size, max(|low|, |high|), where the space bounds it.
-
-    MountainCar's velocity, at most 0.07, then counts as much as its position. One-hot entries stay as they are.
-    """
-    if not np.issubdtype(space.dtype, np.floating):
-        return _identity
-    largest = np.maximum(np.abs(space.low), np.abs(space.high)).astype(np.float32)
-    largest = np.where((largest > 0) & (largest < 1e6), largest, 1).astype(np.float32)
-    return _identity if (largest == 1).all() else lambda observation: observation * (1 / largest)
 
 
 def functional_as_external(environment: Environment) -> ExternalEnvironment:

@@ -263,7 +263,7 @@ def test_the_steady_agent_runs_with_each_part_taken_away_and_all_else_the_same(f
         lambda settings, recipe: settings.update(seeds=[7, 9]),
         lambda settings, recipe: settings.update(form="paper"),
         lambda settings, recipe: recipe.hyper.update(step_size=2e-3),
-        lambda settings, recipe: object.__setattr__(recipe, "replay_ratio", 2.0),
+        lambda settings, recipe: object.__setattr__(recipe, "config", {"replay_ratio": 2.0}),
     ],
     ids=["point", "seed", "form", "default", "updates"],
 )

@@ -44,7 +44,7 @@ def test_a_study_that_a_signal_stops_leaves_checkpoints_and_says_how_to_go_on(tm
     _, said = process.communicate(timeout=GUARD)
     assert process.returncode == 128 + signum
     assert "stopped; to continue: feelgood run nchain" in said
-    assert "Traceback" not in said or "_xla_gc_callback" in said  # JAX prints what a signal does to its callback
+    assert "Traceback" not in said
     assert json.loads((tmp_path / "manifest.json").read_text())["finished"] is False
     assert all(path.stat().st_mtime_ns > before[path] for path in kept())
     assert not (tmp_path / ".lock").exists()
@@ -63,7 +63,7 @@ def test_training_on_external_environments_stops_on_sigterm_and_goes_on(tmp_path
         _, said = process.communicate(timeout=GUARD)
         assert process.returncode == 143
         assert "stopped; to continue: feelgood train" in said
-        assert "Traceback" not in said or "_xla_gc_callback" in said  # JAX prints what a signal does to its callback
+        assert "Traceback" not in said
     assert "continuing from step" in said
 
 
@@ -79,7 +79,10 @@ def test_a_signal_in_the_first_seconds_is_never_swallowed(tmp_path, signum, dela
         _, said = process.communicate(timeout=GUARD)
         pytest.skip("the process had not begun to listen")
     assert process.returncode in (128 + signum, -signum)
-    assert "Traceback" not in said or "_xla_gc_callback" in said  # JAX prints what a signal does to its callback
+    # Python reports a signal that lands in JAX's garbage-collection callback, and goes on; nothing else may be there.
+    ours, *ignored = said.split("Exception ignored in")
+    assert "Traceback" not in ours
+    assert all("_xla_gc_callback" in report and report.count("Traceback") == 1 for report in ignored)
 
 
 DEAF = """

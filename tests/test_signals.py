@@ -38,6 +38,7 @@ def test_a_study_that_a_signal_stops_leaves_checkpoints_and_says_how_to_go_on(tm
     kept = lambda: list((tmp_path / "cells").glob("*.checkpoint.npz"))
     wait_for(process, lambda: len(kept()) == num_processes)  # written after seconds, not after a minute
     before = {path: path.stat().st_mtime_ns for path in kept()}
+    time.sleep(1)  # a signal just after a checkpoint needs no other one; now there are further steps to save
     # To all processes of the group at once and twice, as a scheduler may do.
     os.killpg(process.pid, signum)
     os.killpg(process.pid, signum)

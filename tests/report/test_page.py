@@ -262,10 +262,10 @@ def test_a_click_on_a_head_sorts_the_table_and_another_turns_it_around(opened):
 
 def test_the_legend_takes_a_curve_away_and_brings_it_back(opened):
     page = opened()
-    count = "return document.querySelector('[data-kind=curves]').querySelectorAll('[data-series=dqn]').length"
+    count = "return document.querySelector('[data-kind=curves]').querySelectorAll('[data-series=DQN]').length"
     click = """
         const all = document.querySelector('[data-kind=curves]').querySelectorAll('.legend button');
-        const b = [...all].find(b => b.textContent === 'dqn');
+        const b = [...all].find(b => b.textContent === 'DQN');
         b.click(); return b.getAttribute('aria-pressed');"""
     assert page.execute_script(count) == 2
     assert page.execute_script(click) == "false"

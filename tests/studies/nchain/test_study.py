@@ -52,7 +52,7 @@ def test_what_is_given_replaces_the_preset_and_the_rest_stays():
     assert study.lengths == (10,)
     rest = {name: value for name, value in nchain._PRESETS["paper"].items() if name != "lengths"}
     assert {name: getattr(study, name) for name in rest} == rest
-    ours = ("steady_fg_ulmcdqn", "prioritized_dqn", "c51", "iqn")
+    ours = ("steady_fg_ulmcdqn", "prioritized_dqn", "c51", "iqn", "ensemble_dqn")
     assert study.agents == tuple(name for name in GRIDS if name not in ours)
     assert len(study.agents) == 9
 

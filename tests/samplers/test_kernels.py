@@ -96,6 +96,16 @@ def test_stability_ends_at_the_largest_stable_step(name, expected):
     assert np.isnan(stationary_law(above, MEAN, PRECISION).covariance).all()
 
 
+@pytest.mark.parametrize("friction", [1e3, 1e9, 1e15])
+def test_the_exact_scheme_at_large_friction_is_stable_up_to_twice_friction_over_curvature(friction):
+    # For γτ ≫ 1 the matrix is [[1 − τp/γ + p/γ², 1/γ], [−p/γ, 0]], with an eigenvalue of −1 at τ = 2γ/p + 2/γ.
+    curvature = np.float32(4.0)
+    precision = curvature * np.eye(1, dtype=np.float32)
+    step = largest_stable_step(lambda tau: underdamped_exact_kernel(tau, friction, 1.0), precision)
+    assert step.dtype == np.float32
+    np.testing.assert_allclose(step, 2 * friction / curvature + 2 / friction, rtol=1e-5)
+
+
 def test_explicit_euler_without_friction_is_never_stable():
     assert largest_stable_step(lambda tau: underdamped_kernel(tau, 0.0, BETA), PRECISION) == 0
 

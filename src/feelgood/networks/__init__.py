@@ -12,7 +12,6 @@ Large models are a trunk, from observations to features, and a head, from featur
 from feelgood.networks.builders import (
     categorical,
     ensemble,
-    he_weights,
     implicit_quantiles,
     mlp,
     mlp_features,
@@ -22,12 +21,11 @@ from feelgood.networks.builders import (
     normalized_mlp,
     over,
     random_prior,
-    with_init,
     with_prior,
-    zero_biases,
 )
 from feelgood.networks.functional import Network, network, partition
 from feelgood.networks.models import Quantiles
+from feelgood.networks.weights import he_weights, with_init, zero_biases
 
 __all__ = [
     "Network",

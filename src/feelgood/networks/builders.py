@@ -9,8 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from feelgood.checks import check_choice, check_count, check_non_negative
-from feelgood.choices import INITS
+from feelgood.checks import check_count, check_non_negative
 from feelgood.networks.layers import Convolution, Dense, NoisyDense, cut
 from feelgood.networks.models import (
     MLP,
@@ -26,33 +25,23 @@ from feelgood.networks.models import (
 )
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = [
-    "categorical",
-    "ensemble",
-    "he_weights",
-    "implicit_quantiles",
-    "mlp",
-    "mlp_features",
-    "nature_cnn",
-    "nature_convolutions",
-    "noisy_mlp",
-    "normalized_mlp",
-    "over",
-    "random_prior",
-    "with_init",
-    "with_prior",
-    "zero_biases",
-]
+
+def _shape(observation_shape: int | Sequence[int]) -> tuple[int, ...]:
+    return (observation_shape,) if isinstance(observation_shape, int) else tuple(observation_shape)
+
+
+def _sizes(observation_shape, hidden, num_actions) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+    """The shape of an observation, and the numbers of inputs and outputs of each dense layer."""
+    shape = _shape(observation_shape)
+    for name, values in (("observation_shape", shape), ("hidden", hidden), ("num_actions", (num_actions,))):
+        for value in values:
+            check_count(name, value)
+    return shape, list(itertools.pairwise((math.prod(shape), *hidden, num_actions)))
 
 
 def _stack(observation_shape, hidden, num_actions, draw, make_layer) -> MLP:
     """Deals one flat draw out to the layers, each a block of (num_inputs + 1, num_outputs) with the bias last."""
-    shape = (observation_shape,) if isinstance(observation_shape, int) else tuple(observation_shape)
-    for name, values in (("observation_shape", shape), ("hidden", hidden), ("num_actions", (num_actions,))):
-        for value in values:
-            check_count(name, value)
-    widths = (math.prod(shape), *hidden, num_actions)
-    sizes = list(itertools.pairwise(widths))
+    shape, sizes = _sizes(observation_shape, hidden, num_actions)
     counts = [(num_inputs + 1) * num_outputs for num_inputs, num_outputs in sizes]
     blocks = zip(cut(draw((sum(counts),)), counts), sizes, strict=True)
     layers = (make_layer(block.reshape(num_inputs + 1, num_outputs)) for block, (num_inputs, num_outputs) in blocks)
@@ -122,7 +111,7 @@ def mlp_features(
     """
     if hidden:
         return Rectified(dense(key, observation_shape, hidden[:-1], hidden[-1]))
-    return MLP((), (observation_shape,) if isinstance(observation_shape, int) else tuple(observation_shape))
+    return MLP((), _shape(observation_shape))
 
 
 # Outputs, size of the kernel and stride of each layer.
@@ -253,29 +242,13 @@ def with_prior(model: Any, prior: Any, scale: Scalar = 1.0) -> WithPrior:
     return WithPrior(model, Frozen((prior, jnp.asarray(scale, jnp.float32))))
 
 
-def _normalized(
-    observation_shape: int | Sequence[int],
-    hidden: Sequence[int],
-    num_actions: int,
-    make_layer: Callable[[int, int, int], Dense],
-) -> NormalizedMLP:
-    shape = (observation_shape,) if isinstance(observation_shape, int) else tuple(observation_shape)
-    if not hidden:
-        raise ValueError("hidden must have at least one width for normalised layers, got none")
-    for name, values in (("observation_shape", shape), ("hidden", hidden), ("num_actions", (num_actions,))):
-        for value in values:
-            check_count(name, value)
-    sizes = itertools.pairwise((math.prod(shape), *hidden, num_actions))
-    return NormalizedMLP(tuple(make_layer(i, *size) for i, size in enumerate(sizes)), shape)
-
-
 def normalized_mlp(
     key: PRNGKey, observation_shape: int | Sequence[int], hidden: Sequence[int], num_actions: int
 ) -> NormalizedMLP:
     """Builds a perceptron whose hidden layers are normalised over their units; its outputs start at 0.
 
-    Hidden layers start as those of `random_prior`; the last layer
-    starts at 0, so that a network with a prior starts as its prior (see `with_prior`).
+    Hidden layers start as those of `random_prior`. The last layer starts at 0, so that a network with a prior starts as
+    its prior (see `with_prior`).
 
     Args:
       key: randomness of the initial weights.
@@ -323,6 +296,9 @@ def random_prior(
       1.0
     """
     check_non_negative("bias_scale", bias_scale)
+    if not hidden:
+        raise ValueError("hidden must have at least one width for normalised layers, got none")
+    shape, sizes = _sizes(observation_shape, hidden, num_actions)
     keys = jax.random.split(key, len(hidden) + 2)
 
     def make_layer(i: int, num_inputs: int, num_outputs: int) -> Dense:
@@ -332,40 +308,4 @@ def random_prior(
         bias = bias_scale * jax.random.normal(keys[-1], (num_outputs,)) if i == 0 else jnp.zeros(num_outputs)
         return Dense(weight if i == 0 else weight / math.sqrt(num_inputs), bias)
 
-    return _normalized(observation_shape, hidden, num_actions, make_layer)
-
-
-def zero_biases(model: Any) -> Any:
-    """Sets all biases of a model to zero, those of its priors too.
-
-    A network of ReLUs then scales with its input, f(c·o) = c·f(o): what a fresh one prefers depends on what it sees,
-    however small the numbers are that it sees it in.
-    """
-
-    return _with_each("bias", jnp.zeros_like, model)
-
-
-def he_weights(model: Any) -> Any:
-    """Turns PyTorch's initial weights into He's, and sets all biases to zero; those of its priors too.
-
-    PyTorch draws weights from ±1/√n for n inputs, with variance 1/3n, He from ±√(6/n), with variance 2/n (He et al.,
-    2015). With the former every layer with ReLU makes what passes it √6 times smaller, with the latter it keeps its
-    size. So do gradients, on their way back.
-    """
-    return _with_each("weight", lambda weight: math.sqrt(6) * weight, zero_biases(model))
-
-
-def with_init(model: Any, init: str) -> Any:
-    """Gives a fresh model the weights that it is to start with: PyTorch's, `zero_biases` of these, or `he_weights`."""
-    check_choice("init", init, INITS)
-    return model if init == "torch" else zero_biases(model) if init == "unbiased" else he_weights(model)
-
-
-def _with_each(name: str, change: Callable[[Array], Array], model: Any) -> Any:
-    """The model with each of its arrays of that name changed."""
-
-    def changed(path: tuple[Any, ...], leaf: Any) -> Any:
-        is_it = isinstance(path[-1], jax.tree_util.GetAttrKey) and path[-1].name == name
-        return change(leaf) if is_it else leaf
-
-    return jax.tree_util.tree_map_with_path(changed, model)
+    return NormalizedMLP(tuple(make_layer(i, *size) for i, size in enumerate(sizes)), shape)

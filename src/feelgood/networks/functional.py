@@ -10,8 +10,6 @@ from jax.typing import ArrayLike
 from feelgood.networks.models import Frozen
 from feelgood.typing import Array, Params, PRNGKey
 
-__all__ = ["Network", "network", "partition"]
-
 
 def partition(model: Any) -> tuple[Params, Any, Callable[..., Any]]:
     """Splits a model into trainable arrays, other arrays, and the function that combines them.

@@ -7,8 +7,6 @@ import jax.numpy as jnp
 
 from feelgood.typing import Array
 
-__all__ = ["Convolution", "Dense", "NoisyDense", "cut"]
-
 
 def cut(flat: Array, counts: Sequence[int]) -> list[Array]:
     """Pieces of a vector, one after the other."""

@@ -12,20 +12,6 @@ from feelgood.networks.layers import Convolution, Dense, cut
 from feelgood.noise import normal
 from feelgood.typing import Array, PRNGKey
 
-__all__ = [
-    "MLP",
-    "Categorical",
-    "Convolutions",
-    "Ensemble",
-    "Frozen",
-    "ImplicitQuantiles",
-    "NormalizedMLP",
-    "Over",
-    "Quantiles",
-    "Rectified",
-    "WithPrior",
-]
-
 
 def _leading(observation: ArrayLike, observation_shape: tuple[int, ...]) -> tuple[int, ...]:
     """The axes before those of one observation."""

@@ -15,11 +15,9 @@ import optax
 from feelgood.checks import check_count
 from feelgood.typing import Array, Params, Potential, PRNGKey
 
-__all__ = ["Info", "Sampler", "SamplerState", "from_optax", "sample", "to_optax"]
-
 
 class SamplerState(NamedTuple):
-    """Where a sampler stands: the parameters, and whatever else it carries from step to step (momentum, moments)."""
+    """The state of a chain: the parameters, and the sampler's memory between steps (momentum, moments)."""
 
     params: Params
     memory: Any = ()
@@ -159,8 +157,8 @@ def first_order(init: Callable, update: Callable) -> Sampler:
 
     The update returns an increment and the new memory, as in Optax. It computes in float32 at least: gradient,
     parameters and memory are float32 also where the parameters are float16 or bfloat16, and the increment is rounded
-    to the parameters' dtype at the end. Increment and memory keep their dtypes whatever those of the hyper-parameters
-    are, so that a chain can be scanned.
+    to the parameters' dtype at the end. Increment and memory keep their dtypes for hyper-parameters of any dtype, so
+    that a chain can be scanned.
     """
 
     def wide_init(params: Params):

@@ -16,8 +16,6 @@ from feelgood.checks import check_non_negative, check_positive
 from feelgood.samplers.base import Info, Sampler, SamplerState, info, initial_state, is_finite, like, widen
 from feelgood.typing import Array, Normal, Params, Potential, PRNGKey, Scalar
 
-__all__ = ["GaussianPosterior", "exact_feel_good", "exact_gaussian", "linear_regression"]
-
 
 class GaussianPosterior(NamedTuple):
     """The Gaussian exp(−½ (w − m)ᵀ P (w − m)) by its mean m (any pytree of d numbers) and its precision P (d × d)."""

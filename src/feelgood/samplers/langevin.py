@@ -1,28 +1,17 @@
 """Overdamped Langevin samplers: one gradient and one normal per parameter and step."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from feelgood import noise
-from feelgood.checks import check_finite, check_fraction, check_positive
-from feelgood.samplers.base import Sampler, first_order, like, widen
+from feelgood.checks import check_fraction, check_positive
+from feelgood.samplers.base import Sampler, first_order
 from feelgood.samplers.schedules import StepSize, schedulable
 from feelgood.typing import Array, Normal, Params, PRNGKey, Scalar
-
-__all__ = [
-    "AdaptiveBiasState",
-    "PreconditionedAdamState",
-    "PreconditionedState",
-    "adam_langevin",
-    "adaptive_bias",
-    "langevin",
-    "preconditioned_adam_langevin",
-    "preconditioned_langevin",
-]
 
 
 def thermal_noise(key: PRNGKey, params: Params, inverse_temperature: Scalar, normal: Normal) -> Params:
@@ -51,7 +40,7 @@ def langevin(
     Args:
       step_size: τ > 0, or a schedule: a function of the number of steps taken.
       inverse_temperature: β > 0; infinity gives gradient descent.
-      drift: replaces ∇U(w) by what this Optax transformation makes of it, as `adam_langevin` does with
+      drift: an Optax transformation whose output replaces ∇U(w), as `adam_langevin` does with
         `adaptive_bias`. The noise stays as it is, so any other drift than the gradient changes the stationary law.
       normal: the generator of standard normals, `normal(key, shape, dtype)`.
 
@@ -77,121 +66,6 @@ def langevin(
         return jax.tree.map(lambda g, x: -step_size * g + noise_scale * x, direction, xi), state
 
     return first_order(transform.init, update)
-
-
-class AdaptiveBiasState(NamedTuple):
-    """Moving averages m of the gradient and v of its square, and where they are corrected the number of updates."""
-
-    first_moment: Params
-    second_moment: Params
-    count: Any = ()
-
-
-def adaptive_bias(
-    bias_factor: Scalar,
-    *,
-    first_decay: Scalar = 0.9,
-    second_decay: Scalar = 0.99,
-    epsilon: Scalar = 1e-8,
-    epsilon_in_root: bool = True,
-    corrected: bool = False,
-) -> optax.GradientTransformation:
-    r"""Adds the adaptive bias to a gradient, as an Optax transformation.
-
-        m ← α₁ m + (1 − α₁) g
-        v ← α₂ v + (1 − α₂) g ⊙ g
-        g ↦ g + a · m ⊘ √(v + ε)
-
-    With a ≠ 0 the drift is no longer a gradient, so a sampler that uses it does *not* keep
-    exp(−β·U) stationary; the bias trades the law for speed on badly scaled losses.
-
-    Args:
-      bias_factor: a, any finite number; 0 leaves the gradient as it is.
-      first_decay: α₁ in [0, 1).
-      second_decay: α₂ in [0, 1). The paper uses 0.99, its released code 0.999.
-      epsilon: ε > 0. Gradients well above it, or above √ε where it is under the root, move parameters by a, however
-        large they are; those well below in proportion. If it is much smaller than the gradients, the bias has full
-        size even where gradients are pure noise, and convolutional features can die of it (docs/atari-settings.md).
-      epsilon_in_root: True for √(v + ε) as in the paper, False for √v + ε as in its released code. Both have
-        ε = 1e-8, which stands for gradients of 1e-4 in the one and of 1e-8 in the other.
-      corrected: whether m and v are divided by 1 − α₁ᵗ and 1 − α₂ᵗ after t updates, as in Adam. In the paper and its
-        code they are not: as v starts from 0 and fills slowly, the first parameters move too fast, by a factor of
-        (1 − α₁ᵗ)/√(1 − α₂ᵗ), which for α₂ = 0.999 is at most 6.6 and still 2.2 after 230 updates.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> from feelgood import samplers
-      >>> bias = samplers.adaptive_bias(0.5, corrected=True)
-      >>> gradient = jnp.array([0.1, -10.0])
-      >>> biased, state = bias.update(gradient, bias.init(gradient))
-      >>> (biased - gradient).round(2).tolist()  # a·sign of the gradient, whatever its size
-      [0.5, -0.5]
-    """
-    check_finite("bias_factor", bias_factor)
-    check_fraction("first_decay", first_decay)
-    check_fraction("second_decay", second_decay)
-    check_positive("epsilon", epsilon)
-
-    def init(params: Params) -> AdaptiveBiasState:
-        zeros = jax.tree.map(jnp.zeros_like, widen(params))
-        return AdaptiveBiasState(zeros, zeros, jnp.zeros((), jnp.int32) if corrected else ())
-
-    def update(gradient, state: AdaptiveBiasState, params=None):
-        del params
-        given, gradient = gradient, widen(gradient)
-        m = optax.tree.update_moment(gradient, state.first_moment, first_decay, 1)
-        v = optax.tree.update_moment(gradient, state.second_moment, second_decay, 2)
-        count, whole_m, whole_v = state.count, 1.0, 1.0
-        if corrected:
-            count = optax.safe_increment(count)
-            whole_m, whole_v = 1 - jnp.asarray(first_decay) ** count, 1 - jnp.asarray(second_decay) ** count
-        root = (lambda v: jnp.sqrt(v + epsilon)) if epsilon_in_root else (lambda v: jnp.sqrt(v) + epsilon)
-        towards = lambda g, m, v: g + bias_factor * (m / whole_m) / root(v / whole_v)
-        return like(jax.tree.map(towards, gradient, m, v), given), AdaptiveBiasState(m, v, count)
-
-    return optax.GradientTransformation(init, update)
-
-
-@schedulable
-def adam_langevin(
-    step_size: StepSize,
-    inverse_temperature: Scalar = 1.0,
-    *,
-    bias_factor: Scalar = 1.0,
-    first_decay: Scalar = 0.9,
-    second_decay: Scalar = 0.99,
-    epsilon: Scalar = 1e-8,
-    epsilon_in_root: bool = True,
-    corrected: bool = False,
-    normal: Normal = noise.normal,
-) -> Sampler:
-    r"""Adam-LMC: Langevin Monte Carlo with the adaptive bias in its drift.
-
-        w ← w − τ (∇U(w) + a · m ⊘ √(v + ε)) + √(2τ/β) ξ
-
-    With m and v the moving averages of `adaptive_bias`, which says what the other arguments mean and what the bias
-    does to the stationary law.
-
-    Example:
-      >>> import jax, jax.numpy as jnp
-      >>> from feelgood import samplers
-      >>> sampler = samplers.adam_langevin(0.1, bias_factor=0.3)
-      >>> draws, info = samplers.sample(jax.random.key(0), sampler, lambda w: (w**2).sum() / 2, jnp.zeros(3), 1000)
-      >>> draws.shape
-      (1000, 3)
-
-    References:
-      Ishfaq et al. (2024), "Provable and practical: efficient exploration in RL via Langevin Monte Carlo".
-    """
-    drift = adaptive_bias(
-        bias_factor,
-        first_decay=first_decay,
-        second_decay=second_decay,
-        epsilon=epsilon,
-        epsilon_in_root=epsilon_in_root,
-        corrected=corrected,
-    )
-    return langevin(step_size, inverse_temperature, drift=drift, normal=normal)
 
 
 class PreconditionedState(NamedTuple):

@@ -18,8 +18,6 @@ from feelgood.samplers.langevin import thermal_noise
 from feelgood.samplers.schedules import StepSize, schedulable
 from feelgood.typing import Array, Normal, Params, Potential, PRNGKey, Scalar
 
-__all__ = ["hmc", "mala"]
-
 
 def _finish(
     key: PRNGKey, state: SamplerState, proposal: Params, log_ratio: Array, value: Array, num_gradients

@@ -10,8 +10,6 @@ from feelgood.samplers.base import Info, Sampler, SamplerState, info, initial_st
 from feelgood.samplers.schedules import StepSize, schedulable
 from feelgood.typing import Normal, Potential, PRNGKey, Scalar
 
-__all__ = ["proximal"]
-
 
 @schedulable
 def proximal(

@@ -10,8 +10,6 @@ import optax
 from feelgood.samplers.base import Info, Sampler, SamplerState, to_optax
 from feelgood.typing import Array, Params, Potential, PRNGKey, Scalar
 
-__all__ = ["Schedule", "ScheduledState", "StepSize", "schedulable"]
-
 Schedule: TypeAlias = Callable[[Array], Any]
 """`number of steps taken -> step size`, as Optax's schedules are."""
 

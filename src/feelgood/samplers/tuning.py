@@ -9,8 +9,6 @@ from feelgood.checks import check_choice, check_count, check_positive
 from feelgood.samplers.base import like, widen
 from feelgood.typing import Array, Params, Potential, PRNGKey, Scalar
 
-__all__ = ["largest_curvature", "suggest_step_size"]
-
 
 def largest_curvature(key: PRNGKey, potential: Potential, params: Params, *, num_iterations: int | float = 50) -> Array:
     """The largest |eigenvalue| of the Hessian of U at `params`, by power iteration on Hessian–vector products.

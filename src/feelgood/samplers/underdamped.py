@@ -17,18 +17,9 @@ import jax.numpy as jnp
 from feelgood import noise
 from feelgood.checks import check_choice, check_positive
 from feelgood.samplers.base import Sampler, first_order
-from feelgood.samplers.langevin import AdaptiveBiasState, adaptive_bias, thermal_noise
+from feelgood.samplers.langevin import thermal_noise
 from feelgood.samplers.schedules import StepSize, schedulable
 from feelgood.typing import Array, Normal, Params, PRNGKey, Scalar
-
-__all__ = [
-    "AdaptiveUnderdampedState",
-    "UnderdampedState",
-    "adaptive_underdamped",
-    "underdamped",
-    "underdamped_exact",
-    "underdamped_splitting",
-]
 
 
 class UnderdampedState(NamedTuple):
@@ -37,7 +28,8 @@ class UnderdampedState(NamedTuple):
     momentum: Params
 
 
-def _check(step_size: Scalar, friction: Scalar, inverse_temperature: Scalar) -> None:
+def check_scales(step_size: Scalar, friction: Scalar, inverse_temperature: Scalar) -> None:
+    """Requires that τ, γ and β are positive; β may be infinite."""
     check_positive("step_size", step_size)
     check_positive("friction", friction)
     check_positive("inverse_temperature", inverse_temperature, infinite=True)
@@ -80,7 +72,7 @@ def underdamped(
     References:
       Eq. `ulmc_EM_scheme` of the paper.
     """
-    _check(step_size, friction, inverse_temperature)
+    check_scales(step_size, friction, inverse_temperature)
 
     def update(gradient, state: UnderdampedState, params, *, key: PRNGKey, **extra):
         del extra
@@ -105,7 +97,7 @@ class ExactCoefficients(NamedTuple):
     momentum_to_params: Array  # τ φ₁
     gradient_to_params: Array  # τ² φ₂
     noise_momentum: Array  # standard deviation of the noise in P
-    noise_shared: Array  # what the same normal adds to w
+    noise_shared: Array  # effect of the same normal on w
     noise_params: Array  # standard deviation of the rest of the noise in w
 
 
@@ -171,8 +163,8 @@ def underdamped_exact(
         w' = w + τφ₁ P − τ²φ₂ ∇U(w) + ξ_w
 
     with φ₁, φ₂ and the joint Gaussian (ξ_w, ξ_P) of `exact_coefficients`. This is the scheme of the paper's analysis,
-    which shuns it in practice for an O(d³) Cholesky factor. But the noise covariance is one 2×2 block, the same for
-    every coordinate, so its factor is three numbers and a step costs O(d): one gradient and two normals a parameter.
+    which avoids it in practice because of an O(d³) Cholesky factor. But the noise covariance is one 2×2 block, the same
+    for every coordinate, so its factor is three numbers and a step costs O(d): a gradient and two normals a parameter.
 
     Args:
       step_size: τ > 0, or a schedule: a function of the number of steps taken.
@@ -191,7 +183,7 @@ def underdamped_exact(
     References:
       Eq. `ulmc:exact` of the paper; Cheng et al. (2018), "Underdamped Langevin MCMC: a non-asymptotic analysis".
     """
-    _check(step_size, friction, inverse_temperature)
+    check_scales(step_size, friction, inverse_temperature)
 
     def update(gradient, state: UnderdampedState, params, *, key: PRNGKey, **extra):
         del extra
@@ -259,7 +251,7 @@ def underdamped_splitting(
     References:
       Leimkuhler and Matthews (2013), "Rational construction of stochastic numerical methods for molecular sampling".
     """
-    _check(step_size, friction, inverse_temperature)
+    check_scales(step_size, friction, inverse_temperature)
     check_choice("scheme", scheme, ("BAOAB", "OBABO"))
 
     def update(gradient, state: UnderdampedState, params, *, key: PRNGKey, **extra):
@@ -282,88 +274,3 @@ def underdamped_splitting(
         return increment, UnderdampedState(momentum)
 
     return first_order(_init, update)
-
-
-class AdaptiveUnderdampedState(NamedTuple):
-    """The momentum P and the moving averages of the gradient."""
-
-    momentum: Params
-    bias: AdaptiveBiasState
-
-
-@schedulable
-def adaptive_underdamped(
-    step_size: StepSize,
-    friction: Scalar = 1.0,
-    inverse_temperature: Scalar = 1.0,
-    *,
-    bias_factor: Scalar = 1.0,
-    first_decay: Scalar = 0.9,
-    second_decay: Scalar = 0.99,
-    epsilon: Scalar = 1e-8,
-    epsilon_in_root: bool = True,
-    corrected: bool = False,
-    noise_in: Literal["momentum", "params"] = "momentum",
-    normal: Normal = noise.normal,
-) -> Sampler:
-    r"""ULMC with the adaptive bias, the sampler of FG-ULMCDQN and ULMCDQN.
-
-        P ← (1 − γτ) P − τ (∇U(w) + a · m ⊘ √(v + ε)) + √(2γτ/β) ξ
-        w ← w + τ P
-
-    The new momentum moves w, unlike in `underdamped`; P has the opposite sign to the paper's. The released code adds
-    the same noise to w instead of P (`noise_in="params"`), which is another law: on a quadratic of curvature p, with
-    a = 0 and small τ, noise in P gives w the target's variance 1/(βp), noise in w gives it (1 + γ²/p)/β,
-    almost the same in all directions that are steep, p ≫ γ². With a ≠ 0 neither keeps exp(−β·U), see `adaptive_bias`.
-
-    Args:
-      step_size: τ > 0, or a schedule: a function of the number of steps taken.
-      friction: γ > 0.
-      inverse_temperature: β > 0; infinity leaves out the noise.
-      bias_factor: a, any finite number.
-      first_decay: α₁ in [0, 1).
-      second_decay: α₂ in [0, 1). The paper uses 0.99, its released code 0.999.
-      epsilon: ε ≥ 0.
-      epsilon_in_root: √(v + ε) as in the paper, or √v + ε as in its released code.
-      corrected: whether m and v are corrected for their start from 0, as in Adam; see `adaptive_bias`.
-      noise_in: "momentum" as in the paper, or "params" as in its released code.
-      normal: the generator of standard normals.
-
-    Example:
-      >>> import jax, jax.numpy as jnp
-      >>> from feelgood import samplers
-      >>> sampler = samplers.adaptive_underdamped(0.1, friction=2.0, bias_factor=0.3)
-      >>> draws, info = samplers.sample(jax.random.key(0), sampler, lambda w: (w**2).sum() / 2, jnp.zeros(3), 1000)
-      >>> draws.shape
-      (1000, 3)
-
-    References:
-      Eq. `aulmc` of the paper.
-    """
-    _check(step_size, friction, inverse_temperature)
-    check_choice("noise_in", noise_in, ("momentum", "params"))
-    drift = adaptive_bias(
-        bias_factor,
-        first_decay=first_decay,
-        second_decay=second_decay,
-        epsilon=epsilon,
-        epsilon_in_root=epsilon_in_root,
-        corrected=corrected,
-    )
-
-    def init(params: Params) -> AdaptiveUnderdampedState:
-        return AdaptiveUnderdampedState(jax.tree.map(jnp.zeros_like, params), drift.init(params))
-
-    def update(gradient, state: AdaptiveUnderdampedState, params, *, key: PRNGKey, **extra):
-        del extra
-        direction, bias = drift.update(gradient, state.bias)
-        xi = thermal_noise(key, params, inverse_temperature, normal)
-        noise_scale = jnp.sqrt(2 * jnp.asarray(friction) * step_size)
-        kick, jitter = (noise_scale, 0.0) if noise_in == "momentum" else (0.0, noise_scale)
-        momentum = jax.tree.map(
-            lambda p, g, x: (1 - friction * step_size) * p - step_size * g + kick * x, state.momentum, direction, xi
-        )
-        increment = jax.tree.map(lambda p, x: step_size * p + jitter * x, momentum, xi)
-        return increment, AdaptiveUnderdampedState(momentum, bias)
-
-    return first_order(init, update)

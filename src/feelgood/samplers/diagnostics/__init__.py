@@ -9,7 +9,6 @@ from feelgood.samplers.diagnostics.chains import (
 from feelgood.samplers.diagnostics.distances import (
     kl,
     total_variation,
-    total_variation_bounds,
     total_variation_of_modes,
     wasserstein2,
 )
@@ -48,7 +47,6 @@ __all__ = [
     "target_law",
     "to_arviz",
     "total_variation",
-    "total_variation_bounds",
     "total_variation_of_modes",
     "underdamped_exact_kernel",
     "underdamped_kernel",

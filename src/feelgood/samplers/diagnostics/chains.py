@@ -14,8 +14,6 @@ import jax.numpy as jnp
 
 from feelgood.typing import Array
 
-__all__ = ["autocorrelation", "autocorrelation_time", "effective_sample_size", "split_rhat"]
-
 
 def autocorrelation(x: Any) -> Any:
     """The autocorrelation of a chain at every lag.

@@ -14,8 +14,6 @@ from feelgood.algebra import cholesky, solve_lower
 from feelgood.samplers.diagnostics.laws import GaussianLaw
 from feelgood.typing import Array
 
-__all__ = ["kl", "total_variation", "total_variation_bounds", "total_variation_of_modes", "wasserstein2"]
-
 Law: TypeAlias = GaussianLaw | tuple[ArrayLike, ArrayLike]
 
 # Of the contour in `total_variation`. At twice this spacing quadrature errs by 1e-11 in the worst cases found.
@@ -145,29 +143,6 @@ def total_variation_of_modes(shift: Array, scale: Array) -> Array:
     return jnp.where(collapsed, 1.0, jnp.clip(value, 0, 1))
 
 
-def total_variation_bounds(p: Law, q: Law) -> tuple[Array, Array]:
-    """Cheap certain bounds on the total variation distance.
-
-    With the Bhattacharyya coefficient b = ∫ √(pq):  1 − b ≤ TV ≤ min(√(1 − b²), √(KL/2)), for KL in either order.
-
-    Args:
-      p: a normal law.
-      q: a normal law of the same dimension.
-
-    Returns:
-      The lower and the upper bound; both 1 if exactly one covariance is singular, NaN if both are.
-    """
-    p, q = _as_laws(p, q)
-    scale, shift = _standardise(p, q)
-    log_coefficient = -jnp.sum(jnp.log1p((scale - 1) ** 2 / (2 * scale)) / 2 + shift**2 / (4 * (1 + scale**2)))
-    lower = -jnp.expm1(log_coefficient)
-    upper = jnp.minimum(
-        jnp.sqrt(-jnp.expm1(2 * log_coefficient)),
-        jnp.sqrt(jnp.minimum(kl(p, q), kl(q, p)) / 2),
-    )
-    return _unless_singular(p, q, lower, 1.0), _unless_singular(p, q, upper, 1.0)
-
-
 def _as_laws(p: Law, q: Law) -> tuple[GaussianLaw, GaussianLaw]:
     dtype = jnp.result_type(float, *p, *q)
     p, q = (GaussianLaw(*(jnp.asarray(part, dtype) for part in law)) for law in (p, q))
@@ -193,7 +168,7 @@ def _standardise(p: GaussianLaw, q: GaussianLaw) -> tuple[Array, Array]:
 
 
 def _unless_singular(p: GaussianLaw, q: GaussianLaw, value: Array, otherwise: float) -> Array:
-    """`value`, or what it tends to as one law collapses onto a lower dimension while the other does not."""
+    """`value`, or its limit as one law collapses onto a lower dimension while the other does not."""
     factors = [jnp.all(jnp.isfinite(cholesky(law.covariance))) for law in (p, q)]
     finite = jnp.all(jnp.isfinite(p.covariance)) & jnp.all(jnp.isfinite(q.covariance))
     return jnp.where(finite & (factors[0] ^ factors[1]), otherwise, value)

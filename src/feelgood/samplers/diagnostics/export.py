@@ -6,8 +6,6 @@ from typing import Any
 import jax
 import numpy as np
 
-__all__ = ["to_arviz"]
-
 
 def to_arviz(draws: Any) -> Any:
     """Hands draws to ArviZ, for its plots and summaries.

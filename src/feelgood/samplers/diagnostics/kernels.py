@@ -17,15 +17,6 @@ import jax.numpy as jnp
 from feelgood.checks import check_choice, check_non_negative, check_positive
 from feelgood.typing import Array, Scalar
 
-__all__ = [
-    "Kernel",
-    "adaptive_underdamped_kernel",
-    "langevin_kernel",
-    "underdamped_exact_kernel",
-    "underdamped_kernel",
-    "underdamped_splitting_kernel",
-]
-
 
 class Kernel(NamedTuple):
     """One step of a sampler on a quadratic potential.
@@ -78,10 +69,10 @@ def underdamped_exact_kernel(step_size: Scalar, friction: Scalar, inverse_temper
         tau, gamma, beta = _like(p, step_size, friction, inverse_temperature)
         x = gamma * tau
         phi1, phi2, phi3 = _phi(x)
-        covariance = gamma * tau**2 * phi1**2 / beta
+        covariance = x * phi1 * (tau * phi1) / beta
         return (
-            _fill(p, (1 - tau**2 * phi2 * p, tau * phi1), (-tau * phi1 * p, jnp.exp(-x))),
-            _fill(p, (gamma * tau**3 * phi3 / beta, covariance), (covariance, -jnp.expm1(-2 * x) / beta)),
+            _fill(p, (1 - tau * (tau * phi2) * p, tau * phi1), (-tau * phi1 * p, jnp.exp(-x))),
+            _fill(p, (x * phi3 * tau * tau / beta, covariance), (covariance, -jnp.expm1(-2 * x) / beta)),
         )
 
     return Kernel(affine)
@@ -129,7 +120,7 @@ def adaptive_underdamped_kernel(
 ) -> Kernel:
     """Adaptive underdamped sampler at bias factor 0: P' = (1−γτ)P − τ∇U(w), w' = w + τP' with the new momentum.
 
-    √(2γτ/β) ξ is added to P' (and so also moves w') or to w' alone, as `noise_in` says.
+    √(2γτ/β) ξ is added to P' (and so also moves w') or to w' alone, depending on `noise_in`.
     """
     _check_scales(step_size, friction, inverse_temperature)
     check_choice("noise_in", noise_in, ("momentum", "params"))
@@ -189,10 +180,11 @@ def _phi(x: Array) -> tuple[Array, Array, Array]:
     )
     small, large = jnp.where(x < 1, x, 0), jnp.where(x < 1, 1, x)
     decay = jnp.exp(-large)
+    inverse = 1 / large  # in float32 x² overflows from 2e19 on, and XLA divides twice by dividing by the square
     closed = (
-        (1 - decay) / large,
-        (large - 1 + decay) / large**2,
-        (2 * large - 3 + 4 * decay - decay**2) / large**3,
+        (1 - decay) * inverse,
+        (large - 1 + decay) * inverse * inverse,
+        (2 * large - 3 + 4 * decay - decay**2) * inverse * inverse * inverse,
     )
     powers = [jnp.polyval(jnp.asarray(coefficients[::-1], x.dtype), small) for coefficients in series]
     phi1, phi2, phi3 = (jnp.where(x < 1, power, formula) for power, formula in zip(powers, closed, strict=True))

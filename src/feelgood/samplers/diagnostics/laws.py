@@ -15,8 +15,6 @@ from feelgood.checks import check_count
 from feelgood.samplers.diagnostics.kernels import Kernel, in_order, product
 from feelgood.typing import Array, Scalar
 
-__all__ = ["GaussianLaw", "largest_stable_step", "law_after", "spectral_radius", "stationary_law", "target_law"]
-
 
 class GaussianLaw(NamedTuple):
     """A normal law on R^d: mean (d,) and covariance (d, d)."""

@@ -19,10 +19,11 @@ from pathlib import Path
 
 import pytest
 
-from feelgood.catalogue import KINDS, STUDIES
+from feelgood.catalogue import KINDS
 from feelgood.checks import check_choice
 from feelgood.cli import COMMANDS
 from feelgood.pairs import read_lists, read_numbers
+from feelgood.studies import STUDIES
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))

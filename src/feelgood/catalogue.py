@@ -8,71 +8,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-__all__ = ["KINDS", "PAPER", "STUDIES", "Entry", "Study"]
+from feelgood.studies import STUDIES
 
 PAPER = "Ishfaq et al., RLC 2024"
 """The paper that docstrings call "the paper"."""
-
-
-class Study(NamedTuple):
-    """A study: its module, the class of its options there, a one-line summary, and options for an example."""
-
-    module: str
-    options: str
-    summary: str
-    example: str
-
-
-STUDIES = {
-    "nchain": Study(
-        "feelgood.studies.nchain.study",
-        "NChainStudy",
-        "deep exploration on the N-chain, after the paper's Figure 1",
-        "--lengths 25 50 --agents fg_ulmcdqn dqn --num-seeds 10",
-    ),
-    "sensitivity": Study(
-        "feelgood.studies.sensitivity",
-        "SensitivityStudy",
-        "score on the N-chain against feel-good weight and friction",
-        "--agents fg_ulmcdqn --length 25",
-    ),
-    "frontier": Study(
-        "feelgood.studies.frontier",
-        "FrontierStudy",
-        "the longest N-chain that each agent solves, at two budgets",
-        "--agents fg_ulmcdqn dqn --lengths 25 50 100 --budgets fixed",
-    ),
-    "sweep": Study(
-        "feelgood.studies.sweep",
-        "SweepStudy",
-        "a grid search for one agent; the winner is measured on fresh seeds",
-        "--agent dqn --grid step_size=1e-2,1e-3",
-    ),
-    "regret": Study(
-        "feelgood.studies.regret.study",
-        "RegretStudy",
-        "measured regret in linear MDPs for every row of the paper's Table 1",
-        "--mdps riverswim lock --algorithms lsvi_ucb ase_ulmc --num-episodes 500",
-    ),
-    "bandits": Study(
-        "feelgood.studies.bandits.study",
-        "BanditsStudy",
-        "regret of contextual bandit algorithms, with exact and approximate draws",
-        "--problems linear-20d --algorithms lin_ts fgts lmc_ts --num-rounds 2000",
-    ),
-    "samplers": Study(
-        "feelgood.studies.samplers.study",
-        "SamplersStudy",
-        "every sampler on one 2-D feel-good posterior, as a figure (a minute)",
-        "--num-chains 500 --output runs/drawn",
-    ),
-    "atari": Study(
-        "feelgood.studies.atari.study",
-        "AtariStudy",
-        "eight hard Atari games, compared with the paper's scores and published curves",
-        "--preset paper --games venture --agents fg_ulmcdqn ulmcdqn --num-frames 10000000 --num-seeds 3",
-    ),
-}
 
 
 class Entry(NamedTuple):

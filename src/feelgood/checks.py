@@ -1,4 +1,4 @@
-"""Checks of user input: one sentence that names the argument, the value and what is allowed.
+"""Checks of user input: one sentence that names the argument, the value and the allowed values.
 
 Traced values are not checked: inside `jit` or `vmap` they have no value yet.
 """
@@ -9,17 +9,6 @@ from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
-
-__all__ = [
-    "check_choice",
-    "check_count",
-    "check_finite",
-    "check_fraction",
-    "check_kind",
-    "check_non_negative",
-    "check_positive",
-    "check_probability",
-]
 
 
 def _check(name: str, value: Any, allowed: str, is_allowed) -> None:
@@ -74,6 +63,15 @@ def check_kind(name: str, value: Any, kinds: type | tuple[type, ...], allowed: s
     """Require an instance of `kinds`; `allowed` describes them in the message."""
     if not isinstance(value, kinds):
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
+
+
+def check_names(name: str, values: Iterable[str], choices: Iterable[str]) -> None:
+    """Require that all `values` are of `choices` and none is repeated."""
+    values, choices = tuple(values), tuple(choices)
+    for value in values:
+        check_choice(name, value, choices)
+    if len(set(values)) < len(values):
+        raise ValueError(f"{name} must not repeat, got {values!r}")
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:

@@ -12,9 +12,10 @@ import tyro
 
 import feelgood
 from feelgood import cli
-from feelgood.catalogue import KINDS, STUDIES
+from feelgood.catalogue import KINDS
 from feelgood.cli import doctor, main, run
 from feelgood.runs import store
+from feelgood.studies import STUDIES
 from feelgood.studies.nchain import study as nchain
 
 
@@ -96,6 +97,11 @@ def test_the_options_of_a_study_are_listed_with_their_meaning(capsys):
     out = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "--num-seeds" in out
     assert "Number of fresh seeds for the results" in out
+    # Everyday options come first, those of the engine last.
+    places = [
+        out.index(f" {option} ") for option in ("--preset", "--num-seeds", "--output", "--engine", "--ray-address")
+    ]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize("name", STUDIES)

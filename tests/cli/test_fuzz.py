@@ -11,9 +11,9 @@ from pathlib import Path
 import jax
 import pytest
 
-from feelgood.catalogue import STUDIES
 from feelgood.cli import main, run
 from feelgood.cli.run import options_of
+from feelgood.studies import STUDIES
 
 GARBAGE = [
     "--nope",

@@ -10,8 +10,9 @@ import pytest
 
 from feelgood.report.kinds import MAKERS
 from feelgood.report.page import build_report
-from feelgood.report.provenance import command_of, provenance
+from feelgood.report.provenance import provenance
 from feelgood.report.tables import best, scores_table
+from feelgood.runs.store import as_command
 
 HOSTILE = "<script>alert('x')</script>&\"'"
 
@@ -144,7 +145,7 @@ def test_the_table_of_scores_and_the_cards_hold_the_best_of_every_task(studies):
 def test_a_command_is_rebuilt_from_options():
     spec = {"num_seeds": 3, "lengths": [5, 7], "cold": [], "ablate": False, "output": "a b", "x": None, "on": True}
     assert (
-        command_of("nchain", spec) == "feelgood run nchain --num-seeds 3 --lengths 5 7 --no-ablate --output 'a b' --on"
+        as_command("nchain", spec) == "feelgood run nchain --num-seeds 3 --lengths 5 7 --no-ablate --output 'a b' --on"
     )
 
 

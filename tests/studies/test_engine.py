@@ -230,7 +230,7 @@ def test_a_study_begun_on_one_engine_goes_on_on_another(fake_runs, monkeypatch, 
     ("options", "message"),
     [
         ({"ray_address": "here:1"}, "ray_address must be left out with the engine 'local', got 'here:1'"),
-        ({"seeds_per_task": -1}, "seeds_per_task must be a whole number of at least 0, got -1"),
+        ({"seeds_per_task": -1}, "seeds_per_task must be a whole number of at least 1, got -1"),
     ],
 )
 def test_bad_options_are_refused_in_one_sentence(options, message):

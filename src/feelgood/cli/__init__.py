@@ -79,7 +79,7 @@ COMMANDS = {
     "doctor": Command(
         "doctor",
         "doctor",
-        "show installed packages, devices, and what is missing",
+        "show installed packages, devices and missing parts",
         "feelgood doctor",
     ),
     "completion": Command(

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from feelgood.cli.parsing import parser
 
-__all__ = ["compare", "compare_parser"]
-
 
 def compare_parser() -> ArgumentParser:
     """The parser of this command."""

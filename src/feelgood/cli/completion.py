@@ -3,15 +3,14 @@
 import dataclasses
 import importlib
 from argparse import ArgumentParser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from feelgood.catalogue import KINDS, STUDIES
+from feelgood.catalogue import KINDS
 from feelgood.checks import check_choice
 from feelgood.cli import COMMANDS
 from feelgood.cli.parsing import parser
-
-__all__ = ["completion", "completion_parser"]
+from feelgood.studies import STUDIES
 
 
 def completion_parser() -> ArgumentParser:
@@ -28,13 +27,8 @@ def completion(arguments: Sequence[str]) -> None:
     print(SHELLS[shell](), end="")
 
 
-def words_of(command: str) -> list[str]:
-    """What may follow a command at once, beside files."""
-    return {"run": list(STUDIES), "list": list(KINDS), "completion": list(SHELLS)}.get(command, [])
-
-
 def flags_of(command: str) -> list[str]:
-    """Long options of a command NAME: those of the parser or the dataclass beside it, NAME_parser or NameOptions."""
+    """Long options of a command: those of `COMMAND_parser`, or of the dataclass `CommandOptions`, in its module."""
     module, function = COMMANDS[command].module, COMMANDS[command].function
     room = importlib.import_module(f"feelgood.cli.{module}")
     if hasattr(room, f"{function}_parser"):
@@ -54,91 +48,59 @@ def study_flags(study: str) -> list[str]:
     return _fields(getattr(importlib.import_module(STUDIES[study].module), STUDIES[study].options))
 
 
+def _following() -> dict[str, list[str]]:
+    """The words that may follow each command, except for files; the options of `run` are those of its studies."""
+    known: dict[str, Iterable[str]] = {"run": STUDIES, "list": KINDS, "completion": SHELLS}
+    return {name: [*known.get(name, ()), *(["--help"] if name == "run" else flags_of(name))] for name in COMMANDS}
+
+
 def _bash() -> str:
-    cases = []
-    for name in COMMANDS:
-        if name != "run":
-            cases.append(f'    {name}) words="{" ".join([*words_of(name), *flags_of(name)])}" ;;')
-    studies = [f'      {name}) words="{" ".join(study_flags(name))}" ;;' for name in STUDIES]
-    return "\n".join(
-        [
-            "# bash completion for feelgood",
-            "_feelgood() {",
-            '  local words="" word="${COMP_WORDS[COMP_CWORD]}"',
-            '  if [ "$COMP_CWORD" -eq 1 ]; then',
-            f'    words="{" ".join([*COMMANDS, "--help", "--version"])}"',
-            "  else",
-            '    case "${COMP_WORDS[1]}" in',
-            "    run)",
-            f'      words="{" ".join([*words_of("run"), "--help"])}"',
-            '      [ "$COMP_CWORD" -gt 2 ] && case "${COMP_WORDS[2]}" in',
-            *studies,
-            "      esac ;;",
-            *cases,
-            "    esac",
-            "  fi",
-            '  COMPREPLY=($(compgen -W "$words" -- "$word"))',
-            "}",
-            "complete -o default -F _feelgood feelgood",
-            "",
-        ]
-    )
+    case = lambda name, words: f'    {name}) words="{" ".join(words)}" ;;'
+    commands = "\n".join(case(name, words) for name, words in _following().items())
+    studies = "\n".join(case(name, study_flags(name)) for name in STUDIES)
+    return f"""# bash completion for feelgood
+_feelgood() {{
+  local words="" word="${{COMP_WORDS[COMP_CWORD]}}"
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    words="{" ".join(COMMANDS)} --help --version"
+  elif [ "$COMP_CWORD" -gt 2 ] && [ "${{COMP_WORDS[1]}}" = run ]; then
+    case "${{COMP_WORDS[2]}}" in
+{studies}
+    esac
+  else
+    case "${{COMP_WORDS[1]}}" in
+{commands}
+    esac
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+}}
+complete -o default -F _feelgood feelgood
+"""
 
 
 def _zsh() -> str:
-    described = " ".join(f"'{name}:{_quiet(command.summary)}'" for name, command in COMMANDS.items())
-    cases = [
-        f"    {name}) compadd -- {' '.join([*words_of(name), *flags_of(name)])}; _files ;;"
-        for name in COMMANDS
-        if name != "run"
-    ]
-    studies = [f"        {name}) compadd -- {' '.join(study_flags(name))}; _files ;;" for name in STUDIES]
-    return "\n".join(
-        [
-            "#compdef feelgood",
-            "_feelgood() {",
-            "  local -a commands",
-            f"  commands=({described})",
-            "  if (( CURRENT == 2 )); then",
-            "    _describe command commands",
-            "    return",
-            "  fi",
-            '  case "$words[2]" in',
-            "    run)",
-            "      if (( CURRENT == 3 )); then",
-            f"        compadd -- {' '.join(words_of('run'))}",
-            "        return",
-            "      fi",
-            '      case "$words[3]" in',
-            *studies,
-            "      esac ;;",
-            *cases,
-            "  esac",
-            "}",
-            "compdef _feelgood feelgood",
-            "",
-        ]
-    )
+    return "#compdef feelgood\nautoload -U +X bashcompinit && bashcompinit\n" + _bash()
 
 
 def _fish() -> str:
+    line = "complete -c feelgood -n"
     lines = ["# fish completion for feelgood"]
-    for name, command in COMMANDS.items():
-        lines.append(f"complete -c feelgood -n __fish_use_subcommand -f -a {name} -d '{_quiet(command.summary)}'")
-    for name in COMMANDS:
+    for name, words in _following().items():
         seen = f"'__fish_seen_subcommand_from {name}'"
-        if words_of(name):
-            lines.append(f"complete -c feelgood -n {seen} -f -a '{' '.join(words_of(name))}'")
-        if name != "run":
-            lines += [f"complete -c feelgood -n {seen} -l {flag.removeprefix('--')}" for flag in flags_of(name)]
+        lines.append(f"{line} __fish_use_subcommand -f -a {name} -d '{_quiet(COMMANDS[name].summary)}'")
+        lines += [f"{line} {seen} {_fish_word(word)}" for word in words]
     for study in STUDIES:
         seen = f"'__fish_seen_subcommand_from run; and __fish_seen_subcommand_from {study}'"
-        lines += [f"complete -c feelgood -n {seen} -l {flag.removeprefix('--')}" for flag in study_flags(study)]
+        lines += [f"{line} {seen} {_fish_word(word)}" for word in study_flags(study)]
     return "\n".join([*lines, ""])
 
 
+def _fish_word(word: str) -> str:
+    return f"-l {word.removeprefix('--')}" if word.startswith("--") else f"-f -a {word}"
+
+
 def _quiet(text: str) -> str:
-    """Words that need no quoting in any shell."""
+    """Words that need no quoting in a shell."""
     return text.replace("'", "’").replace(":", " -")
 
 

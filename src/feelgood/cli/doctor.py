@@ -16,8 +16,6 @@ from feelgood import __version__
 from feelgood.cli.parsing import parser
 from feelgood.cli.work import compiled_code, missing_platform
 
-__all__ = ["doctor", "doctor_parser"]
-
 
 class Fact(NamedTuple):
     """One row of `doctor`: component, status, fix command, and whether the problem is fatal."""

@@ -10,8 +10,6 @@ from pathlib import Path
 from feelgood.cli.parsing import parser
 from feelgood.cli.work import set_up_jax
 
-__all__ = ["evaluate", "evaluate_parser"]
-
 
 def evaluate_parser() -> ArgumentParser:
     """The parser of this command."""

@@ -8,8 +8,6 @@ from feelgood.catalogue import KINDS
 from feelgood.checks import check_choice
 from feelgood.cli.parsing import parser
 
-__all__ = ["list_names", "list_names_parser"]
-
 
 def list_names_parser() -> ArgumentParser:
     """The parser of this command."""

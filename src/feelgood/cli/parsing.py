@@ -13,8 +13,6 @@ from typing import Any, NoReturn
 
 from feelgood.cli import COMMANDS
 
-__all__ = ["parse_options", "parser"]
-
 
 class _Parser(argparse.ArgumentParser):
     """A parser that raises a ValueError instead of printing its usage."""
@@ -43,6 +41,9 @@ def parse_options(kind: Any, arguments: Sequence[str], command: str, example: st
     """
     import tyro
 
+    # tyro lists options in the order of the fields: those of the study itself come first, those of the engine last.
+    names = [name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())]
+    kind.__dataclass_fields__ = {name: kind.__dataclass_fields__[name] for name in names}
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):

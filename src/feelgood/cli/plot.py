@@ -10,8 +10,6 @@ from typing import Any
 from feelgood.checks import check_choice
 from feelgood.cli.parsing import parser
 
-__all__ = ["plot", "plot_parser"]
-
 _ENDINGS = (".png", ".pdf", ".svg")
 
 
@@ -43,7 +41,7 @@ def plot(arguments: Sequence[str]) -> None:
         )
 
     from feelgood.figures import style
-    from feelgood.figures.draw import draw, save_as
+    from feelgood.figures.draw import draw
     from feelgood.report import kinds as charts
 
     tables = charts.tables_of(chosen.folder)
@@ -65,7 +63,7 @@ def plot(arguments: Sequence[str]) -> None:
         raise ValueError(f"one file holds one figure: choose one --kind of {', '.join(map(repr, kinds))}")
     drawn = _each(chosen.kind, kinds, lambda kind: draw(charts.make_chart(kind, tables)))
     if one_file:
-        save_as(drawn[chosen.kind[0]], chosen.output)
+        style.save(drawn[chosen.kind[0]], chosen.output)
         print(f"wrote {chosen.output}")
         return
     for kind, figure in drawn.items():

@@ -7,8 +7,6 @@ from pathlib import Path
 from feelgood.cli.parsing import parser
 from feelgood.cli.work import set_up_jax
 
-__all__ = ["record", "record_parser"]
-
 
 def record_parser() -> ArgumentParser:
     """The parser of this command."""

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from feelgood.cli.parsing import parser
 
-__all__ = ["report", "report_parser"]
-
 
 def report_parser() -> ArgumentParser:
     """The parser of this command."""

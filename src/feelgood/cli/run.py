@@ -6,15 +6,14 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from feelgood.catalogue import STUDIES
 from feelgood.checks import check_choice
 from feelgood.cli import COMMANDS
 from feelgood.cli.parsing import parse_options, parser
 from feelgood.cli.work import interruptible, set_up_jax
-
-__all__ = ["resume", "run", "sweep"]
+from feelgood.studies import STUDIES
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -85,6 +84,10 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
     if get_origin(hint) is Literal:
         check_choice(name, value, get_args(hint))
         return value
+    if get_origin(hint) is UnionType and value is None:
+        return None
+    if get_origin(hint) is UnionType:
+        hint = get_args(hint)[0]
     if hint is Path and isinstance(value, str):
         return Path(value)
     if type(value) is not hint:

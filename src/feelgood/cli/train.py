@@ -18,8 +18,6 @@ from feelgood.cli.parsing import parse_options
 from feelgood.cli.work import interruptible, set_up_jax
 from feelgood.pairs import read_numbers, read_seeds, read_values
 
-__all__ = ["TrainOptions", "execute", "train"]
-
 FILES = {
     "curves.parquet": "a row per seed and evaluation",
     "curves.png": "the evaluation return against steps",

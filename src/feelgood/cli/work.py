@@ -8,8 +8,6 @@ from pathlib import Path
 
 from feelgood import signals, streams
 
-__all__ = ["compiled_code", "interruptible", "missing_platform", "set_up_jax"]
-
 
 def set_up_jax(*, shares: bool = False) -> None:
     """Makes every core a device and enables a cache of compiled code that is shared between commands.

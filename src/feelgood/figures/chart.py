@@ -9,8 +9,6 @@ import pandas as pd
 from feelgood.figures.style import LOOKS, colours_of, is_ablation, label
 from feelgood.statistics import interval
 
-__all__ = ["Chart", "Heat", "Panel", "Series", "mean_series", "numbers", "series", "series_of", "strongest", "unique"]
-
 
 class Series(NamedTuple):
     """A curve.

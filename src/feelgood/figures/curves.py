@@ -16,8 +16,6 @@ from feelgood.statistics import (
     sample_efficiency,
 )
 
-__all__ = ["aggregates", "efficiency", "learning_curves", "profiles"]
-
 _TIMES = {"step": "environment steps", "frame": "frames", "episode": "episode"}
 _SCORES = {"return": "evaluation return", "regret": "cumulative regret"}
 

@@ -1,6 +1,5 @@
 """Matplotlib's drawing of a chart."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,6 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from feelgood.figures.chart import Chart, Panel, Series
 from feelgood.figures.style import STYLE
-
-__all__ = ["draw", "save_as"]
 
 _COLUMNS = 5
 _MOST_PLACES = 8
@@ -114,10 +111,3 @@ def _heat(axes: Axes, panel: Panel, handles: dict[str, Artist]) -> None:
         if np.isfinite(z[i, j]):
             ink = "white" if z[i, j] < middle else "black"
             axes.text(j, i, f"{z[i, j]:.3g}", ha="center", va="center", color=ink, fontsize=6.5)
-
-
-def save_as(figure: Figure, path: Path) -> None:
-    """Writes a figure in the format of the file's ending."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with rc_context(STYLE):
-        figure.savefig(path)

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "LOOKS", "STYLE", "Look", "colours_of", "is_ablation", "label", "save", "shades"]
-
 # Okabe and Ito's palette, which readers with any common colour blindness can tell apart.
 COLOURS = {
     "black": "#000000",
@@ -123,9 +121,9 @@ STYLE: dict[Any, Any] = {
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Write a figure as PNG and as PDF and return both paths."""
+    """Writes a figure in the format of the path's ending, as PNG and PDF if it has none, and returns the paths."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    paths = [path.with_suffix(".png"), path.with_suffix(".pdf")]
+    paths = [path] if path.suffix else [path.with_suffix(".png"), path.with_suffix(".pdf")]
     with rc_context(STYLE):
         for each in paths:
             figure.savefig(each)

@@ -14,8 +14,6 @@ from feelgood.studies.nchain.charts import frontier, lengths, sensitivity, sweep
 from feelgood.studies.regret.charts import budget, complexity, errors, regret_exponents
 from feelgood.studies.samplers.charts import distances
 
-__all__ = ["MAKERS", "Maker", "available", "make_chart", "tables_of"]
-
 
 class Maker(NamedTuple):
     """How a kind of chart is made: the table, the columns that the table must have, and the function."""

@@ -21,8 +21,6 @@ from feelgood.report.kinds import available, make_chart, tables_of
 from feelgood.report.provenance import Provenance, provenance
 from feelgood.report.tables import best, breakable, scores_table, table_of
 
-__all__ = ["build_report"]
-
 _MOST_ROWS = 200
 # A profile of a single task adds little to the table of scores and takes much space.
 _KINDS_ON_ONE_SCALE = ("profiles",)

@@ -1,25 +1,13 @@
 """Provenance of a run: its command, options, versions and machine, as text."""
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from feelgood.runs.store import read_manifest
-
-__all__ = ["Provenance", "command_of", "provenance"]
-
-_TITLES = {
-    "nchain": "Deep exploration on the N-chain",
-    "sensitivity": "Sensitivity on the N-chain",
-    "frontier": "The frontier of the N-chain",
-    "regret": "Regret in linear MDPs",
-    "samplers": "Samplers on a feel-good posterior",
-    "sweep": "A sweep",
-    "atari": "Atari",
-}
+from feelgood.runs.store import as_command, read_manifest
+from feelgood.studies import STUDIES
 
 
 class Provenance(NamedTuple):
@@ -33,20 +21,6 @@ class Provenance(NamedTuple):
     lines: dict[str, str]
     spec: str | None
     finished: bool | None
-
-
-def command_of(study: str, spec: Mapping[str, Any]) -> str:
-    """The command that runs a study with these options."""
-    words = ["feelgood", "run", study]
-    for name, value in spec.items():
-        flag = f"--{name.replace('_', '-')}"
-        if isinstance(value, bool):
-            words.append(flag if value else flag.replace("--", "--no-", 1))
-        elif isinstance(value, list):
-            words += [flag, *map(str, value)] if value else []
-        elif value is not None:
-            words += [flag, str(value)]
-    return shlex.join(words)
 
 
 def _duration(seconds: float) -> str:
@@ -91,7 +65,7 @@ def provenance(folder: Path) -> Provenance:
     if manifest.get("command"):
         lines["command"] = _text(manifest["command"])
     elif study:
-        lines["from its options"] = command_of(study, spec)
+        lines["from its options"] = as_command(study, spec)
     lines["versions"] = ", ".join(f"{name} {_text(version)}" for name, version in versions.items())
     lines["python"] = _text(manifest.get("python", ""))
     lines["devices"] = machine
@@ -101,7 +75,7 @@ def provenance(folder: Path) -> Provenance:
     finished = manifest.get("finished")
     return Provenance(
         study,
-        _TITLES.get(study or "", study or name),
+        STUDIES[study].title if study in STUDIES else study or name,
         f"{study or 'results'} · {name}" if study != name else f"{study} study",
         _lead(spec),
         {key: value for key, value in facts.items() if value},

@@ -10,8 +10,6 @@ import pandas as pd
 from feelgood.figures.style import label
 from feelgood.statistics import diverged, final_scores, interval, layout, scores_of
 
-__all__ = ["Scores", "best", "breakable", "scores_table", "table_of"]
-
 
 class Scores(NamedTuple):
     """A table of final scores, and a note that defines them."""

@@ -11,8 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 
-__all__ = ["identity"]
-
 
 def identity(value: Any) -> Any:
     """Nested lists of text that identify a value; they are equal in every process and every version of Python.

@@ -8,8 +8,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["describe_code", "describe_machine"]
-
 
 def describe_machine() -> dict[str, Any]:
     """Versions, commit (and whether the code was modified since) and devices behind a result."""

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-__all__ = ["Moment", "bar"]
-
 LINE_SECONDS = 10.0
 
 

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["describe", "is_ours"]
-
 _MARK = "<!-- Written by feelgood whenever the study runs; remove this line to keep your own changes. -->"
 
 

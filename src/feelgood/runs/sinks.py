@@ -18,8 +18,6 @@ from typing import Any, NamedTuple, SupportsInt
 
 from feelgood.files import open_own
 
-__all__ = ["Sink", "combine", "csv", "guarded", "nothing", "tensorboard", "wandb"]
-
 
 class Sink(NamedTuple):
     """A logger of the values of a run.

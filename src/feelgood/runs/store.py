@@ -194,23 +194,28 @@ _ELSEWHERE = ("output", "engine", "ray_address", "num_processes", "seeds_per_tas
 
 
 def as_command(study: str, spec: Any) -> str:
-    """The command line that runs a study with these options, those that are at their default left out.
+    """The command line that runs a study.
+
+    Args:
+      study: name of the study.
+      spec: its options, a dataclass or the mapping in a manifest. Empty options, and those of a dataclass that are at
+        their default, are left out.
 
     Example:
       >>> from feelgood.studies.samplers.study import SamplersStudy
       >>> as_command("samplers", SamplersStudy(num_chains=10))
       'feelgood run samplers --num-chains 10'
     """
+    defaults = {} if isinstance(spec, Mapping) else {field.name: field.default for field in dataclasses.fields(spec)}
     words = ["feelgood", "run", study]
-    for field in dataclasses.fields(spec):
-        value = getattr(spec, field.name)
-        if value == field.default:
+    for name, value in (spec if isinstance(spec, Mapping) else vars(spec)).items():
+        flag = name.replace("_", "-")
+        if value in (None, (), []) or (name in defaults and value == defaults[name]):
             continue
-        flag = field.name.replace("_", "-")
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
         else:
-            words += [f"--{flag}", *map(str, value if isinstance(value, tuple) else [value])]
+            words += [f"--{flag}", *map(str, value if isinstance(value, tuple | list) else [value])]
     return shlex.join(words)
 
 
@@ -234,7 +239,7 @@ def recorded(
       spec: its options, a dataclass; options that do not change its results do not make it another study.
       seeds: the seeds of each use.
       files: the files that the study writes, with a one-line description of each.
-      command: what runs it; `as_command` if not given.
+      command: the command that runs it; `as_command` if not given.
 
     Yields:
       A dictionary for facts that are known only after the work; they are added to the manifest.

@@ -19,16 +19,6 @@ from feelgood.choices import Form
 from feelgood.studies.engine import Task
 from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
 
-__all__ = [
-    "OPTIMUM",
-    "Cell",
-    "CellOptions",
-    "cell_task",
-    "check_runs",
-    "make_environment",
-    "tables_of",
-]
-
 OPTIMUM = 10.0
 """Return of the best policy on the N-chain."""
 
@@ -37,13 +27,14 @@ OPTIMUM = 10.0
 class CellOptions(SeedOptions):
     """Options of studies that run cells."""
 
-    seeds_per_task: int = 0
-    """Seeds per task; 0 for all seeds in one task. Smaller tasks spread better over a cluster, and a lost worker loses
-    less. Results of other batch sizes may differ by rounding; the engine makes no difference."""
+    seeds_per_task: int | None = None
+    """Seeds per task; all seeds in one task if not given. Smaller tasks spread better over a cluster, and a lost worker
+    loses less. Results of other batch sizes may differ by rounding; the engine makes no difference."""
 
     def __post_init__(self):
         super().__post_init__()
-        check_count("seeds_per_task", self.seeds_per_task, minimum=0)
+        if self.seeds_per_task is not None:
+            check_count("seeds_per_task", self.seeds_per_task)
 
 
 def check_runs(num_steps: int, num_seeds: int) -> None:
@@ -130,7 +121,7 @@ def cell_task(cell: Cell) -> Task:
     return Task(cell.name, f"{cell.name.replace('/', '-')}-{_digest(cell)}.parquet", partial(_run, cell))
 
 
-def tables_of(cells: Sequence[Cell], seeds_per_task: int = 0) -> Generator[Sequence[Task], list[Any], list[Any]]:
+def tables_of(cells: Sequence[Cell], seeds_per_task: int | None = None) -> Generator[Sequence[Task], list, list]:
     """Part of a plan: requests cells and returns a table for each.
 
     Args:
@@ -152,7 +143,7 @@ def tables_of(cells: Sequence[Cell], seeds_per_task: int = 0) -> Generator[Seque
     ]
 
 
-def _split(cell: Cell, seeds_per_task: int) -> list[Cell]:
+def _split(cell: Cell, seeds_per_task: int | None) -> list[Cell]:
     size = seeds_per_task or len(cell.seeds)
     return [
         dataclasses.replace(cell, seeds=cell.seeds[start : start + size]) for start in range(0, len(cell.seeds), size)

@@ -26,8 +26,6 @@ from typing import Any, Literal, NamedTuple
 from feelgood.checks import check_choice, check_count
 from feelgood.studies.worker import Worker, set_up_jax
 
-__all__ = ["Engine", "EngineOptions", "Plan", "Task", "carry_out", "in_processes", "local", "on_ray", "run_plans"]
-
 MOST_RETRIES = 3
 
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from feelgood.checks import check_choice, check_count
+from feelgood.checks import check_count, check_names
 from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_runs, tables_of
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.nchain.study import GRIDS
-
-__all__ = ["FrontierStudy", "run"]
+from feelgood.studies.output import write_files
 
 LENGTHS = (25, 50, 100, 150, 200, 300, 500)
 GOOD_SCORE, GOOD_SHARE = 9.0, 0.8
@@ -41,10 +40,8 @@ class FrontierStudy(CellOptions):
 
     def __post_init__(self):
         super().__post_init__()
-        for agent in self.agents:
-            check_choice("agents", agent, GRIDS)
-        for budget in self.budgets:
-            check_choice("budgets", budget, ("fixed", "growing"))
+        check_names("agents", self.agents, GRIDS)
+        check_names("budgets", self.budgets, ("fixed", "growing"))
         for length in self.lengths:
             check_count("lengths", length, minimum=4)
         if sorted(set(self.lengths)) != list(self.lengths):
@@ -85,11 +82,9 @@ def plan(study: FrontierStudy, agent: str, budget: str) -> Plan:
 
 
 def run(study: FrontierStudy, report=print) -> list[Path]:
-    """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
+    """Runs the study, or the rest of a stopped one, and returns the paths of its tables and figures."""
     import pandas as pd
 
-    from feelgood.figures import style
-    from feelgood.figures.draw import draw
     from feelgood.runs import store
     from feelgood.studies.nchain import tables as results
     from feelgood.studies.nchain.charts import frontier
@@ -99,8 +94,5 @@ def run(study: FrontierStudy, report=print) -> list[Path]:
         pairs = itertools.product(study.budgets, study.agents)
         done = run_plans(study, [plan(study, agent, budget) for budget, agent in pairs], study.output, facts)
         table = pd.concat([row for rows in done for row in rows], ignore_index=True)
-        paths = [study.output / "frontier.csv"]
-        store.write_text(paths[0], table.to_csv(index=False))
         report(results.frontier_as_markdown(table))
-        paths += style.save(draw(frontier(table)), study.output / "frontier")
-    return paths
+        return write_files(study.output, {"frontier.csv": table, "frontier": frontier(table)})

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from feelgood.pairs import read_seeds
 from feelgood.studies.engine import EngineOptions
 
-__all__ = ["FIRST_TUNING_SEED", "SeedOptions"]
-
 FIRST_TUNING_SEED = 1_000_000
 """Reporting uses seeds below this one; tuning uses this seed and larger ones."""
 
@@ -16,7 +14,7 @@ class SeedOptions(EngineOptions):
     """Options of studies with an option `num_seeds`."""
 
     seeds: tuple[str, ...] = ()
-    """Seeds instead of num_seeds, as in 3 7 11 or 0-19; empty for 0 to num_seeds - 1."""
+    """Seeds instead of num_seeds, as in 3 7 11 or 0-19; 0 to num_seeds - 1 if not given."""
 
     def __post_init__(self):
         super().__post_init__()

@@ -6,11 +6,10 @@ One hyper-parameter is varied at a time; all points of an agent run as one batch
 from dataclasses import dataclass
 from pathlib import Path
 
-from feelgood.checks import check_choice, check_count
+from feelgood.checks import check_count, check_names
 from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_runs, tables_of
 from feelgood.studies.engine import Plan, run_plans
-
-__all__ = ["VALUES", "SensitivityStudy", "run"]
+from feelgood.studies.output import write_files
 
 VALUES: dict[str, tuple[float, ...]] = {
     "feel_good_weight": (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
@@ -36,8 +35,7 @@ class SensitivityStudy(CellOptions):
 
     def __post_init__(self):
         super().__post_init__()
-        for agent in self.agents:
-            check_choice("agents", agent, AGENTS)
+        check_names("agents", self.agents, AGENTS)
         check_count("length", self.length, minimum=4)
         check_runs(self.num_steps, self.num_seeds)
 
@@ -68,11 +66,9 @@ def plan(study: SensitivityStudy, agent: str) -> Plan:
 
 
 def run(study: SensitivityStudy, report=print) -> list[Path]:
-    """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
+    """Runs the study, or the rest of a stopped one, and returns the paths of its tables and figures."""
     import pandas as pd
 
-    from feelgood.figures import style
-    from feelgood.figures.draw import draw
     from feelgood.runs import store
     from feelgood.studies.nchain import tables as results
     from feelgood.studies.nchain.charts import sensitivity
@@ -81,8 +77,5 @@ def run(study: SensitivityStudy, report=print) -> list[Path]:
     with store.recorded(study.output, "sensitivity", study, seeds=seeds, files=FILES) as facts:
         done = run_plans(study, [plan(study, agent) for agent in study.agents], study.output, facts)
         table = pd.concat([summary for summaries in done for summary in summaries], ignore_index=True)
-        paths = [study.output / "sensitivity.csv"]
-        store.write_text(paths[0], table.to_csv(index=False))
         report(results.sensitivity_as_markdown(table))
-        paths += style.save(draw(sensitivity(table)), study.output / "sensitivity")
-    return paths
+        return write_files(study.output, {"sensitivity.csv": table, "sensitivity": sensitivity(table)})

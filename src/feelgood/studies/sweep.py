@@ -16,8 +16,7 @@ from feelgood.pairs import read_lists
 from feelgood.studies.cells import Cell, CellOptions, check_runs, make_environment, tables_of
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.nchain.study import GRIDS, best, tune, tuning_seeds
-
-__all__ = ["SweepStudy", "run"]
+from feelgood.studies.output import markdown_table, write_files
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def plan(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> Plan:
 
 
 def run(study: SweepStudy, report=print) -> list[Path]:
-    """Runs the study, or what is left of it, and returns the paths of its tables."""
+    """Runs the study, or the rest of a stopped one, and returns the paths of its tables."""
     from feelgood.runs import store
 
     grid = read_lists("grid", study.grid) or GRIDS[study.agent]
@@ -87,12 +86,8 @@ def run(study: SweepStudy, report=print) -> list[Path]:
     with store.recorded(study.output, "sweep", study, seeds=seeds, files=FILES) as facts:
         ((points, curves),) = run_plans(study, [plan(study, grid)], study.output, facts)
         text = as_markdown(study, points, curves)
-        paths = [study.output / name for name in FILES]
-        store.write_text(paths[0], points.to_csv(index=False))
-        store.write_table(paths[1], curves)
-        store.write_text(paths[2], text)
         report(text)
-    return paths
+        return write_files(study.output, dict(zip(FILES, (points, curves, text), strict=True)))
 
 
 def _check(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> None:
@@ -113,19 +108,19 @@ def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10
 
     names = list(itertools.takewhile(lambda name: name != "count", points.columns))
     ranked = points.sort_values(["count", "score", "area"], ascending=False)
-    lines = ["| " + " | ".join([*names, "tuning seeds", "score", "standard error"]) + " |"]
-    lines += ["|---" * (len(names) + 3) + "|"]
-    for row in ranked.head(num_shown).to_dict("records"):
-        cells = [f"{row[name]:g}" for name in names] + [f"{row['count']}", f"{row['score']:.2f}", f"{row['error']:.2f}"]
-        lines.append("| " + " | ".join(cells) + " |")
+    shown = ranked.head(num_shown).to_dict("records")
+    rows = [
+        [*(f"{row[name]:g}" for name in names), f"{row['count']}", f"{row['score']:.2f}", f"{row['error']:.2f}"]
+        for row in shown
+    ]
+    lines = [markdown_table([*names, "tuning seeds", "score", "standard error"], rows)]
     if len(points) > num_shown:
-        lines += ["", f"{len(points) - num_shown} further points are in sweep.csv."]
+        lines += [f"{len(points) - num_shown} further points are in sweep.csv.", ""]
     lost = diverged(curves)
     fresh, error = interval(final_scores(curves)["score"].dropna())
     winner = ranked.iloc[0]
     chosen = ", ".join(f"{name} = {winner[name]:g}" for name in names)
     lines += [
-        "",
         f"Of {len(points)} points for {study.agent} on {study.environment}, {chosen} won.",
         f"Its score on the {winner['count']:.0f} tuning seeds that chose it is {winner['score']:.2f}; as the best of "
         f"{len(points)} it is too high on average. On {study.num_seeds} fresh seeds it is "

@@ -14,8 +14,6 @@ from typing import Any
 
 from feelgood.signals import SIGNALS
 
-__all__ = ["Worker", "set_up_jax"]
-
 _CONTEXT = multiprocessing.get_context("spawn")
 
 

@@ -42,7 +42,10 @@ from feelgood.training.external import Point
         ({"hyper": ("=1",)}, "hyper must give each name once, got '=1'"),
         ({"vary": ("friction=1,",)}, "vary must be of the form name=number,number, got 'friction=1,'"),
         ({"vary": ("friction=1,0.1,1e0",)}, "vary must not repeat a number, got friction=1,0.1,1"),
-        ({"vary": ("friction=1,2",), "hyper": ("friction=3",)}, "vary must name what hyper does not, got 'friction'"),
+        (
+            {"vary": ("friction=1,2",), "hyper": ("friction=3",)},
+            "vary and hyper must name different",
+        ),
         ({"num_frames": -4}, "num_frames must be a whole number of at least 1, got -4"),
         (
             {"num_frames": 10_001},

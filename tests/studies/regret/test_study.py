@@ -3,6 +3,7 @@
 import pickle
 from functools import partial
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -108,6 +109,19 @@ def test_the_tasks_of_every_part_can_travel_to_another_machine(tmp_path, part):
         again = pickle.loads(pickle.dumps(task.run))
         assert isinstance(again, partial)
         assert again.args == task.run.args
+
+
+def test_seeds_of_your_own_are_run_in_tables_of_their_own(tmp_path, monkeypatch):
+    study = small(tmp_path, algorithms=("lsvi",), seeds=("7", "2-3"))
+    assert (study.num_seeds, study.seed_list) == (3, [7, 2, 3])
+    for part in ("curves", "exponents", "errors"):
+        files = lambda study, part=part: {next(plan)[0].file for plan in regret_parts.PLANS[part](study)}
+        assert files(study)
+        assert not files(study) & files(small(tmp_path, algorithms=("lsvi",)))
+    ((task,),) = [next(plan) for plan in regret_parts.PLANS["curves"](study)]
+    zeros = lambda mdp, algorithm, num_episodes, scales, seeds: np.zeros((len(scales), len(seeds), num_episodes))
+    monkeypatch.setattr(regret_parts, "_regrets", zeros)
+    assert list(task.run(None, None)["seed"].unique()) == [7, 2, 3]
 
 
 def test_another_study_is_not_overwritten(finished):

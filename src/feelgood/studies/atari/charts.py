@@ -9,8 +9,6 @@ from feelgood.figures.style import COLOURS, colours_of, label, shades
 from feelgood.studies.atari.tables import sensitivity
 from feelgood.studies.nchain.charts import SYMBOLS
 
-__all__ = ["curves_and_published", "sensitivity_curves"]
-
 
 def curves_and_published(curves: pd.DataFrame, published: pd.DataFrame | None = None) -> Chart:
     """Learning curves, a panel for each game.

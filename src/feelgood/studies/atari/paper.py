@@ -10,8 +10,6 @@ other studies in this package.
 
 from typing import Any
 
-__all__ = ["AGENTS", "GAMES", "HUMAN", "PAPER_SCORES", "RANDOM"]
-
 GAMES = ("alien", "freeway", "gravitar", "hero", "pitfall", "qbert", "solaris", "venture")
 """The paper's games."""
 

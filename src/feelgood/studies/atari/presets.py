@@ -26,8 +26,6 @@ from typing import Any
 
 from feelgood.studies.atari.paper import AGENTS, GAMES
 
-__all__ = ["DOPAMINE", "PAPER", "PRESETS", "SCALED", "SPARSE"]
-
 PAPER: dict[str, Any] = {
     "games": GAMES,
     "agents": AGENTS,

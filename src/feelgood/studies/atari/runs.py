@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from feelgood.studies.engine import Plan, Task
 
-__all__ = ["FRAMES_PER_STEP", "Run", "Settings", "plan", "run_task", "settings", "tabulate"]
-
 FRAMES_PER_STEP = 4
 
 

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from feelgood.checks import check_choice, check_count, check_finite, check_fraction, check_kind, check_positive
+from feelgood.checks import (
+    check_choice,
+    check_count,
+    check_finite,
+    check_fraction,
+    check_kind,
+    check_names,
+    check_positive,
+)
 from feelgood.choices import CRITICS, FORMS, INITS
 from feelgood.pairs import read_lists, read_numbers, read_values
 from feelgood.studies.atari.paper import GAMES
@@ -19,9 +27,9 @@ from feelgood.studies.atari.presets import PRESETS
 from feelgood.studies.atari.runs import FRAMES_PER_STEP, Run, plan, run_task, settings
 from feelgood.studies.engine import run_plans
 from feelgood.studies.nchain.study import GRIDS
+from feelgood.studies.output import write_files
+from feelgood.studies.presets import PresetInt, fill_in
 from feelgood.studies.seeds import SeedOptions
-
-__all__ = ["AtariStudy", "run", "runs_of"]
 
 SMOKE_FRAMES = 1_000_000
 """Shorter runs are reported as smoke tests."""
@@ -38,17 +46,17 @@ class AtariStudy(SeedOptions):
     with the game instead of a life. eta, gamma: on Alien, FG-ULMCDQN with several feel-good weights, ULMCDQN with
     several frictions."""
     games: tuple[str, ...] = ()
-    """Games, in ALE's spelling; empty for the preset's."""
+    """Games, in ALE's spelling; the preset's if not given."""
     agents: tuple[str, ...] = ()
-    """Agents; empty for the preset's."""
-    num_frames: int = 0
-    """Emulator frames of a run, four per step; 0 for the preset's."""
-    num_seeds: int = 0
-    """Number of seeds; 0 for the preset's."""
+    """Agents; the preset's if not given."""
+    num_frames: PresetInt = None
+    """Emulator frames of a run, four per step; the preset's if not given."""
+    num_seeds: PresetInt = None
+    """Number of seeds; the preset's if not given."""
     hyper: tuple[str, ...] = ()
     """Hyper-parameters of all agents, as in feel_good_weight=0.01 friction=10; others keep their Atari defaults."""
     vary: tuple[str, ...] = ()
-    """Hyper-parameters to vary one at a time, as in feel_good_weight=1,1e-2,1e-3; empty for the preset's."""
+    """Hyper-parameters to vary one at a time, as in feel_good_weight=1,1e-2,1e-3; the preset's if not given."""
     reference: tuple[Path, ...] = ()
     """CSV files of published curves to compare with, with columns agent, game, seed, frame, return."""
     output: Path = Path("runs/atari")
@@ -68,27 +76,19 @@ class AtariStudy(SeedOptions):
         super().__post_init__()
         check_choice("preset", self.preset, PRESETS)
         self._resolve(PRESETS[self.preset])
-        for game in self.games:
-            check_choice("games", game, _known_games())
-        for agent in self.agents:
-            check_choice("agents", agent, GRIDS)
-        for name in ("games", "agents"):
-            values = getattr(self, name)
-            if len(set(values)) < len(values):
-                raise ValueError(f"{name} must not repeat, got {values!r}")
+        check_names("games", self.games, _known_games())
+        check_names("agents", self.agents, GRIDS)
         for name in ("num_frames", "num_seeds"):
             check_count(name, getattr(self, name))
         fixed = read_numbers("hyper", self.hyper)
         for name in read_lists("vary", self.vary):
             if name in fixed:
-                raise ValueError(f"vary must name what hyper does not, got {name!r} in both")
+                raise ValueError(f"vary and hyper must name different hyper-parameters, got {name!r} in both")
         self._check_settings()
 
     def _resolve(self, preset: Mapping[str, Any]) -> None:
         """Fills in the preset's values, so that a manifest holds every setting."""
-        for name, value in preset.items():
-            if name not in MAPPINGS and not getattr(self, name):
-                object.__setattr__(self, name, value)
+        fill_in(self, {name: value for name, value in preset.items() if name not in MAPPINGS})
         for name in MAPPINGS:
             given = self.mapping(name)
             for key, value in given.items():
@@ -187,11 +187,9 @@ def runs_of(study: AtariStudy) -> list[Run]:
 
 
 def run(study: AtariStudy, report=print) -> list[Path]:
-    """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
+    """Runs the study, or the rest of a stopped one, and returns the paths of its tables and figures."""
     import pandas as pd
 
-    from feelgood.figures import style
-    from feelgood.figures.draw import draw
     from feelgood.runs import store
     from feelgood.studies.atari import charts
     from feelgood.studies.atari import tables as results
@@ -206,32 +204,22 @@ def run(study: AtariStudy, report=print) -> list[Path]:
         done = run_plans(study, plans, study.output, facts)
         order = sorted(range(len(runs)), key=lambda i: study.games.index(runs[i].game))  # stable
         curves = pd.concat([done[i] for i in order], ignore_index=True)
-        store.write_table(study.output / "curves.parquet", curves)
-        paths = [study.output / "curves.parquet"]
+        smoke = (
+            f"A smoke test of {study.num_frames:,} frames, not a result.\n\n" if study.num_frames < SMOKE_FRAMES else ""
+        )
+        files: dict[str, Any] = {"curves.parquet": curves}
         if study.vary:
             table = results.sensitivity(curves)
-            texts = {
-                "sensitivity.csv": table.to_csv(index=False),
-                "sensitivity.md": results.sensitivity_as_markdown(table),
-            }
-            figure = {"sensitivity": draw(charts.sensitivity_curves(curves))}
+            text = smoke + results.sensitivity_as_markdown(table)
+            files |= {"sensitivity.csv": table, "sensitivity.md": text}
+            files["sensitivity"] = charts.sensitivity_curves(curves)
         else:
             summary, overall = results.summarise(curves, published), results.overall(curves)
-            texts = {
-                "summary.csv": summary.to_csv(index=False),
-                "overall.csv": overall.to_csv(index=False),
-                "summary.md": results.as_markdown(summary, overall),
-            }
-            figure = {"curves": draw(charts.curves_and_published(curves, published))}
-        if study.num_frames < SMOKE_FRAMES:
-            *_, last = texts
-            texts[last] = f"A smoke test of {study.num_frames:,} frames, not a result.\n\n{texts[last]}"
-        for name, text in texts.items():
-            store.write_text(study.output / name, text)
-            paths.append(study.output / name)
-        report(texts[name])
-        for name, drawn in figure.items():
-            paths += style.save(drawn, study.output / name)
+            text = smoke + results.as_markdown(summary, overall)
+            files |= {"summary.csv": summary, "overall.csv": overall, "summary.md": text}
+            files["curves"] = charts.curves_and_published(curves, published)
+        report(text)
+        paths = write_files(study.output, files)
         for path in cells.glob("*.so-far.csv"):
             path.unlink()
     return paths

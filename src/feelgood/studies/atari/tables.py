@@ -13,18 +13,7 @@ from feelgood.figures.style import label
 from feelgood.statistics import interval
 from feelgood.studies.atari.paper import HUMAN, PAPER_SCORES, RANDOM
 from feelgood.studies.nchain.charts import SYMBOLS
-
-__all__ = [
-    "as_markdown",
-    "human_normalised",
-    "overall",
-    "per_seed",
-    "place_counts",
-    "read_reference",
-    "sensitivity",
-    "sensitivity_as_markdown",
-    "summarise",
-]
+from feelgood.studies.output import markdown_table
 
 
 def human_normalised(game: str, score: float | int) -> float:
@@ -184,10 +173,6 @@ def _share(value: float, low: float = float("nan"), high: float = float("nan")) 
     return f"{value:.1%}" if np.isnan(low) else f"{value:.1%} [{low:.1%}, {high:.1%}]"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows]]
-
-
 def as_markdown(summary: pd.DataFrame, overall: pd.DataFrame) -> str:
     """Both tables as Markdown, best agent first."""
     head = ["game", "agent", "seeds", "frames", "maximum", "last 5", "last 10", "human-normalised", "paper, 50M frames"]
@@ -206,9 +191,8 @@ def as_markdown(summary: pd.DataFrame, overall: pd.DataFrame) -> str:
             text = "–" if np.isnan(places[0]) else ", ".join(f"{place:.0f}" for place in places)
             cells += [_number(row["published_last_10"]), text]
         rows.append(cells)
-    lines = _table(head, rows)
-    lines += [
-        "",
+    lines = [
+        markdown_table(head, rows),
         "Maximum: the best evaluation of each seed, averaged over seeds. Last 5 and last 10: the mean of the last "
         "5 or 10 evaluations. ± is a 95% confidence interval over seeds. Human-normalised: (last 10 − random)/(human − "
         "random). "
@@ -237,7 +221,7 @@ def as_markdown(summary: pd.DataFrame, overall: pd.DataFrame) -> str:
             for row in overall.sort_values("iqm", ascending=False, kind="stable").to_dict("records")
         ]
         lines += ["", "Human-normalised scores over all games, with 95% intervals by the stratified bootstrap:", ""]
-        lines += _table(head, rows)
+        lines += [markdown_table(head, rows).rstrip()]
     return "\n".join(lines) + "\n"
 
 
@@ -262,4 +246,4 @@ def sensitivity_as_markdown(table: pd.DataFrame) -> str:
         cells += [str(row["seeds"]), f"{row['frames'] / 1e6:g}M"]
         cells += [_number(row[name], row[f"{name}_ci"]) for name in ("max", "last_5", "last_10")]
         rows.append([*cells, str(row["diverged"])])
-    return "\n".join(_table(head, rows)) + "\n"
+    return markdown_table(head, rows)

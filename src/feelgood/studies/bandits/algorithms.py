@@ -7,8 +7,6 @@ from feelgood import bandits
 from feelgood.bandits import Algorithm, Bandit, FeelGood, Model, Training, datasets
 from feelgood.studies.bandits import released, spec
 
-__all__ = ["ENTRIES", "Entry", "problem", "suits"]
-
 Hyper = Mapping[str, Any]
 
 

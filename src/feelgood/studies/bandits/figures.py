@@ -10,8 +10,6 @@ from matplotlib.figure import Figure
 from feelgood.figures.style import COLOURS, STYLE, shades
 from feelgood.studies.bandits.tables import PUBLISHED, final
 
-__all__ = ["DRAW", "LABELS"]
-
 LABELS = {
     "lin_ucb": "LinUCB",
     "lin_ts": "LinTS",

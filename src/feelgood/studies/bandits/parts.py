@@ -19,8 +19,6 @@ from feelgood.studies.bandits.algorithms import ENTRIES, grid, problem, suits
 from feelgood.studies.bandits.spec import BanditsStudy, tuning_seeds
 from feelgood.studies.engine import Plan, Task
 
-__all__ = ["PLANS"]
-
 WEIGHTS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)
 ERROR_STEPS = (1, 5, 25)
 HEAT, RIDGE = 0.25, 0.25  # the true posterior of the linear problems under the loss ½ Σ (f − r)²

@@ -21,8 +21,6 @@ from feelgood.bandits.statistics import quadratic, values
 from feelgood.samplers import langevin
 from feelgood.typing import Array, PRNGKey
 
-__all__ = ["RELEASED", "mala"]
-
 # U = Σ (f − r)² + 0.01‖θ‖²: a loss weight of 1 and a prior precision of 0.02.
 LOSS: dict[str, Any] = {"loss_weight": 1.0, "prior_precision": 0.02}
 CAPACITY = 256

@@ -7,8 +7,6 @@ from typing import Any, Literal
 from feelgood.checks import check_choice, check_count
 from feelgood.studies.engine import EngineOptions
 
-__all__ = ["ALGORITHMS", "PARTS", "PROBLEMS", "BanditsStudy", "tuning_seeds"]
-
 WHEELS = ("wheel-0.5", "wheel-0.7", "wheel-0.9", "wheel-0.95", "wheel-0.99")
 DATA = ("iris", "wine", "breast_cancer", "digits")
 PROBLEMS = ("linear-20d", "linear-40d", "logistic-20d", *WHEELS, *DATA)

@@ -15,8 +15,6 @@ from typing import Any
 from feelgood.studies.bandits.spec import PARTS, BanditsStudy, tuning_seeds
 from feelgood.studies.engine import run_plans
 
-__all__ = ["BanditsStudy", "run"]
-
 _WHAT = {
     "curves": "cumulative regret at marked rounds, a row per problem, algorithm, seed and round",
     "weights": "regret by feel-good weight, with exact draws and with a chain",

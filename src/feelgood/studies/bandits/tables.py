@@ -6,8 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-__all__ = ["PUBLISHED", "as_markdown", "final"]
-
 PUBLISHED = {"linear-20d": 56.2, "linear-40d": 100.6, "logistic-20d": 176.9}
 """The least mean regret at T = 10,000 in the published comparison (Anand and Liaw, 2025), ten seeds."""
 

@@ -9,8 +9,6 @@ import pandas as pd
 from feelgood.figures.chart import Chart, Heat, Panel, Series, numbers, series, series_of, strongest, unique
 from feelgood.figures.style import colours_of, label
 
-__all__ = ["SYMBOLS", "frontier", "lengths", "sensitivity", "sweep"]
-
 SYMBOLS = {"feel_good_weight": "feel-good weight λ", "friction": "friction γ"}
 """Names of the hyper-parameters that studies vary."""
 _BUDGETS = {"fixed": "fixed budget", "growing": "budget in proportion to N"}

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from feelgood.checks import check_choice, check_count
+from feelgood.checks import check_choice, check_count, check_names
 from feelgood.choices import FORMS, Form
 from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_runs, tables_of
 from feelgood.studies.engine import Plan, run_plans
+from feelgood.studies.output import write_files
+from feelgood.studies.presets import PresetInt, fill_in
 from feelgood.studies.seeds import FIRST_TUNING_SEED
-
-__all__ = ["GRIDS", "NChainStudy", "best", "run", "tune", "tuning_seeds"]
 
 # The paper's table `tb:nchain`, widened if its winner was at an edge. The adaptive agents have one temperature: at all
 # three of the paper's the noise is below rounding and the scores are those of β = ∞ (docs/reproduction.md).
@@ -88,15 +88,15 @@ class NChainStudy(CellOptions):
     """quick: three agents at N = 25 for 10,000 steps, minutes on a CPU. default: all agents at N = 25 to 100 with their
     default hyper-parameters. paper: the paper's nine agents, tuned on its grid; needs a GPU."""
     lengths: tuple[int, ...] = ()
-    """Chain lengths N; empty for the preset's."""
+    """Chain lengths N; the preset's if not given."""
     agents: tuple[str, ...] = ()
-    """Agents; empty for the preset's."""
-    num_steps: int = 0
-    """Environment steps of a run; 0 for the preset's."""
-    num_seeds: int = 0
-    """Number of fresh seeds for the results; 0 for the preset's."""
+    """Agents; the preset's if not given."""
+    num_steps: PresetInt = None
+    """Environment steps of a run; the preset's if not given."""
+    num_seeds: PresetInt = None
+    """Number of fresh seeds for the results; the preset's if not given."""
     tuning_seeds: tuple[int, ...] = ()
-    """Number of tuning seeds in each round of halving; empty for the preset's (only paper tunes)."""
+    """Number of tuning seeds in each round of halving; the preset's if not given (only paper tunes)."""
     num_kept: int = 4
     """Smallest number of points that advance to the next round; ties and near ties advance too."""
     cold: tuple[str, ...] = ()
@@ -112,22 +112,16 @@ class NChainStudy(CellOptions):
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
         check_choice("form", self.form, FORMS)
-        for name, value in _PRESETS[self.preset].items():
-            if not getattr(self, name):
-                object.__setattr__(self, name, value)
+        fill_in(self, _PRESETS[self.preset])
         for length in self.lengths:
             check_count("lengths", length, minimum=4)
-        for agent in self.agents:
-            check_choice("agents", agent, GRIDS)
-        for agent in self.cold:
-            check_choice("cold", agent, [name for name in GRIDS if "inverse_temperature" in GRIDS[name]])
-            check_choice("cold", agent, self.agents)
+        check_names("agents", self.agents, GRIDS)
+        check_names("cold", self.cold, [name for name in GRIDS if "inverse_temperature" in GRIDS[name]])
+        check_names("cold", self.cold, self.agents)
         if self.ablate:
             check_choice("agents, to ablate,", "steady_fg_ulmcdqn", self.agents)
-        for name in ("lengths", "agents"):
-            values = getattr(self, name)
-            if len(set(values)) < len(values):
-                raise ValueError(f"{name} must not repeat, got {values!r}")
+        if len(set(self.lengths)) < len(self.lengths):
+            raise ValueError(f"lengths must not repeat, got {self.lengths!r}")
         check_runs(self.num_steps, self.num_seeds)
         check_count("num_kept", self.num_kept)
         for count in self.tuning_seeds:
@@ -170,12 +164,10 @@ FILES = {
 
 
 def run(study: NChainStudy, report=print) -> list[Path]:
-    """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
+    """Runs the study, or the rest of a stopped one, and returns the paths of its tables and figures."""
     import pandas as pd
 
-    from feelgood.figures import style
     from feelgood.figures.curves import learning_curves
-    from feelgood.figures.draw import draw
     from feelgood.runs import store
     from feelgood.studies.nchain import charts
     from feelgood.studies.nchain import tables as results
@@ -188,18 +180,15 @@ def run(study: NChainStudy, report=print) -> list[Path]:
         table = pd.concat([curves for of_pair, _ in done for curves in of_pair], ignore_index=True)
         sweep = [tuned for _, tuned in done if tuned is not None]
         summary = results.summarise(table, OPTIMUM)
-        store.write_table(study.output / "curves.parquet", table)
-        paths = [study.output / "curves.parquet", study.output / "summary.csv", study.output / "summary.md"]
-        store.write_text(paths[1], summary.to_csv(index=False))
-        store.write_text(paths[2], results.as_markdown(summary))
+        text = results.as_markdown(summary)
+        report(text)
+        files = {"curves.parquet": table, "summary.csv": summary, "summary.md": text}
         if sweep:
-            store.write_text(study.output / "sweep.csv", pd.concat(sweep, ignore_index=True).to_csv(index=False))
-            paths.append(study.output / "sweep.csv")
-        report(results.as_markdown(summary))
-        paths += style.save(draw(learning_curves(table)), study.output / "curves")
+            files["sweep.csv"] = pd.concat(sweep, ignore_index=True)
+        files["curves"] = learning_curves(table)
         if len(study.lengths) > 1:
-            paths += style.save(draw(charts.lengths(summary)), study.output / "lengths")
-    return paths
+            files["lengths"] = charts.lengths(summary)
+        return write_files(study.output, files)
 
 
 def plan(study: NChainStudy, length: int, agent: str) -> Plan:
@@ -251,7 +240,7 @@ def tune(
     grid: Mapping[str, Sequence[float]],
     counts: Sequence[int],
     num_kept: int,
-    seeds_per_task: int = 0,
+    seeds_per_task: int | None = None,
 ) -> Generator[Any, Any, Any]:
     """Part of a plan: chooses among the points of a grid by halving on tuning seeds.
 

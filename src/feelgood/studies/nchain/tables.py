@@ -6,8 +6,7 @@ import pandas as pd
 from feelgood.figures.style import is_ablation, label
 from feelgood.statistics import interval
 from feelgood.studies.nchain.charts import SYMBOLS
-
-__all__ = ["as_markdown", "frontier_as_markdown", "per_seed", "sensitivity_as_markdown", "summarise"]
+from feelgood.studies.output import markdown_table
 
 
 def per_seed(curves: pd.DataFrame, optimum: float) -> pd.DataFrame:
@@ -46,7 +45,7 @@ def summarise(curves: pd.DataFrame, optimum: float) -> pd.DataFrame:
     for (length, agent), group in runs.groupby(["length", "agent"], sort=False):
         left = group[~group["starts_right"]]
         score, error = interval(group["score"])
-        left_score, left_error = interval(left["score"]) if len(left) else (np.nan, np.nan)
+        left_score, left_error = interval(left["score"])
         success, success_error = interval(group["training_success"])
         rows.append(
             {
@@ -72,62 +71,58 @@ def summarise(curves: pd.DataFrame, optimum: float) -> pd.DataFrame:
 def as_markdown(summary: pd.DataFrame) -> str:
     """The summary as a Markdown table."""
     ablated = summary["agent"].astype(str).map(is_ablation)
-    lines = _score_lines(summary[~ablated])
+    text = _score_table(summary[~ablated])
     if ablated.any():
-        lines += ["", "Ablations:", "", *_score_lines(summary[ablated])]
+        text += "\nAblations:\n\n" + _score_table(summary[ablated])
     seeds = int(summary["seeds"].min())
-    lines += [
-        "",
-        "± is a 95% confidence interval by Student's t. It is too narrow where nearly all seeds succeed or nearly all "
-        f"fail: if all {seeds} seeds agree, up to {1 - 0.05 ** (1 / seeds):.1%} of all seeds may differ (95%, exact).",
-    ]
-    return "\n".join(lines) + "\n"
+    return (
+        f"{text}\n± is a 95% confidence interval by Student's t. It is too narrow where nearly all seeds succeed or "
+        f"nearly all fail: if all {seeds} seeds agree, up to {1 - 0.05 ** (1 / seeds):.1%} of all seeds may differ "
+        "(95%, exact).\n"
+    )
 
 
-def _score_lines(summary: pd.DataFrame) -> list[str]:
+def _score_table(summary: pd.DataFrame) -> str:
     """A table of scores by length, best agent first."""
-    lines = [
-        "| N | agent | seeds | score | score, left-initialised seeds | training episodes at the optimum "
-        "| runs that ever succeed | first success (median step) | late evaluations at the optimum | diverged |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+    head = ["N", "agent", "seeds", "score", "score, left-initialised seeds", "training episodes at the optimum"]
+    head += ["runs that ever succeed", "first success (median step)", "late evaluations at the optimum", "diverged"]
+    rows = [
+        [
+            f"{row.length}",
+            label(str(row.agent)),
+            f"{row.seeds}",
+            f"{row.score:.2f} ± {row.score_ci:.2f}",
+            f"{row.left_score:.2f} ± {row.left_score_ci:.2f} ({row.left_seeds})",
+            f"{row.training_success:.1%} ± {row.training_success_ci:.1%}",
+            f"{row.ever_succeeds:.0%}",
+            "–" if np.isnan(row.median_first_success) else f"{row.median_first_success:,.0f}",
+            f"{row.late_optimal:.0%}",
+            f"{row.diverged}",
+        ]
+        for row in summary.sort_values(["length", "score"], ascending=[True, False], kind="stable").itertuples()
     ]
-    for row in summary.sort_values(["length", "score"], ascending=[True, False], kind="stable").itertuples():
-        first = "–" if np.isnan(row.median_first_success) else f"{row.median_first_success:,.0f}"
-        lines.append(
-            f"| {row.length} | {label(str(row.agent))} | {row.seeds} | {row.score:.2f} ± {row.score_ci:.2f} "
-            f"| {row.left_score:.2f} ± {row.left_score_ci:.2f} ({row.left_seeds}) "
-            f"| {row.training_success:.1%} ± {row.training_success_ci:.1%} | {row.ever_succeeds:.0%} | {first} "
-            f"| {row.late_optimal:.0%} | {row.diverged} |"
-        )
-    return lines
+    return markdown_table(head, rows)
 
 
 def sensitivity_as_markdown(table: pd.DataFrame) -> str:
     """Score of every agent at every value of every hyper-parameter."""
-    lines = []
+    tables = []
     for parameter, group in table.groupby("parameter", sort=False):
-        values = group["value"].unique()
-        lines += ["| " + " | ".join([SYMBOLS[str(parameter)], *(f"{v:g}" for v in values)]) + " |"]
-        lines += ["|---" * (len(values) + 1) + "|"]
-        for agent, rows in group.groupby("agent", sort=False):
-            cells = [f"{row.score:.2f} ± {row.score_ci:.2f}" for row in rows.itertuples()]
-            lines += ["| " + " | ".join([label(str(agent)), *cells]) + " |"]
-        lines += [""]
-    return "\n".join(lines)
+        head = [SYMBOLS[str(parameter)], *(f"{value:g}" for value in group["value"].unique())]
+        rows = [
+            [label(str(agent)), *(f"{row.score:.2f} ± {row.score_ci:.2f}" for row in own.itertuples())]
+            for agent, own in group.groupby("agent", sort=False)
+        ]
+        tables.append(markdown_table(head, rows))
+    return "\n".join(tables)
 
 
 def frontier_as_markdown(table: pd.DataFrame) -> str:
     """The longest chain that each agent solves at each budget, and the seeds that score at least 9 at every length."""
     lengths = sorted(table["length"].unique())
-    lines = ["| agent | budget | longest held | " + " | ".join(f"N = {n}" for n in lengths) + " |"]
-    lines += ["|---" * (len(lengths) + 3) + "|"]
-    for (agent, budget), rows in table.groupby(["agent", "budget"], sort=False):
-        at = {row.length: f"{row.score:.2f} ({row.seeds_at_9}/{row.seeds})" for row in rows.itertuples()}
-        cells = [label(str(agent)), str(budget), _longest(rows), *(at.get(n, "–") for n in lengths)]
-        lines += ["| " + " | ".join(cells) + " |"]
-    return "\n".join(lines) + "\n"
-
-
-def _longest(rows: pd.DataFrame) -> str:
-    held = rows.loc[rows["held"], "length"]
-    return f"{held.max()}" if len(held) else "none"
+    rows = []
+    for (agent, budget), own in table.groupby(["agent", "budget"], sort=False):
+        at = {row.length: f"{row.score:.2f} ({row.seeds_at_9}/{row.seeds})" for row in own.itertuples()}
+        longest = own.loc[own["held"], "length"].max() if own["held"].any() else "none"
+        rows.append([label(str(agent)), str(budget), f"{longest}", *(at.get(n, "–") for n in lengths)])
+    return markdown_table(["agent", "budget", "longest held", *(f"N = {n}" for n in lengths)], rows)

@@ -7,8 +7,6 @@ from feelgood.figures.chart import Chart, Panel, Series, mean_series, numbers, s
 from feelgood.figures.style import COLOURS, colours_of, label, shades
 from feelgood.studies.regret.tables import claimed_exponents, exponents, sampling_regret
 
-__all__ = ["SAMPLERS", "budget", "complexity", "errors", "regret_exponents"]
-
 SAMPLERS = {
     "lmc": (COLOURS["orange"], False),
     "ulmc": (COLOURS["blue"], False),

@@ -18,8 +18,6 @@ from feelgood.runs import store
 from feelgood.studies.engine import Plan, Task
 from feelgood.studies.regret.spec import RegretStudy, tuning_seeds
 
-__all__ = ["PLANS"]
-
 # Sizes of the hypercube instance at which exponents are measured; the first is the base of both.
 DIMENSIONS = (5, 3, 4, 7)
 HORIZONS = (5, 3, 8, 12)
@@ -111,13 +109,13 @@ def _curve(study: RegretStudy, mdp_name: str, algorithm: str) -> Plan:
     choices = {"tuned": (yield from _tuned(study, mdp_name, algorithm))}
     if ALGORITHMS[algorithm].grid:
         choices["theory"] = ALGORITHMS[algorithm].theory
-    facts = [choices, study.num_episodes, study.num_seeds, NUM_UPDATES]
+    facts = [choices, study.num_episodes, study.seeds or study.num_seeds, NUM_UPDATES]
     name = f"curves-{mdp_name}-{algorithm}"
     return (yield from _table(name, facts, _curve_table, study, mdp_name, algorithm, choices))
 
 
 def _curve_table(study: RegretStudy, mdp_name: str, algorithm: str, choices: Mapping[str, Mapping[str, float]]):
-    seeds = range(study.num_seeds)
+    seeds = study.seed_list
     mdp = mdps.SUITE[mdp_name]()
     regret = _regrets(mdp, algorithm, study.num_episodes, list(choices.values()), seeds)
     bound = theory.corollary_bound(mdp.dimension, mdp.horizon, study.num_episodes).origin
@@ -136,14 +134,14 @@ def _exponents(study: RegretStudy) -> list[Plan]:
 
 def _exponent(study: RegretStudy, algorithm: str, dimension: int, horizon: int) -> Plan:
     scales = yield from _tuned(study, "hypercube", algorithm)
-    facts = [scales, study.num_episodes, study.num_seeds, NUM_UPDATES]
+    facts = [scales, study.num_episodes, study.seeds or study.num_seeds, NUM_UPDATES]
     name = f"exponents-{algorithm}-{dimension}-{horizon}"
     return (yield from _table(name, facts, _exponent_table, study, algorithm, dimension, horizon, scales))
 
 
 def _exponent_table(study: RegretStudy, algorithm: str, dimension: int, horizon: int, scales: Mapping[str, float]):
     num_episodes = study.num_episodes * HORIZONS[0] // horizon
-    seeds = range(study.num_seeds)
+    seeds = study.seed_list
     regret = _regrets(mdps.hypercube(dimension, horizon), algorithm, num_episodes, [scales], seeds)[0]
     return _tidy(regret, seeds, algorithm=algorithm, dimension=dimension, horizon=horizon)
 
@@ -156,12 +154,12 @@ def _budget(study: RegretStudy) -> list[Plan]:
 def _spend(study: RegretStudy, mdp_name: str, sampler: str) -> Plan:
     scales = yield from _tuned(study, mdp_name, "ase_exact")
     num_episodes = study.num_episodes // 2
-    facts = [_SAMPLERS[sampler], scales, BUDGETS, num_episodes, study.num_seeds]
+    facts = [_SAMPLERS[sampler], scales, BUDGETS, num_episodes, study.seeds or study.num_seeds]
     name = f"budget-{mdp_name}-{sampler.split(',')[0]}"
-    return (yield from _table(name, facts, _budget_table, study.num_seeds, num_episodes, mdp_name, sampler, scales))
+    return (yield from _table(name, facts, _budget_table, study.seed_list, num_episodes, mdp_name, sampler, scales))
 
 
-def _budget_table(num_seeds: int, num_episodes: int, mdp_name: str, sampler: str, scales: Mapping[str, float]):
+def _budget_table(seeds: Sequence[int], num_episodes: int, mdp_name: str, sampler: str, scales: Mapping[str, float]):
     mdp = mdps.SUITE[mdp_name]()
     kind, arguments, cost, keep = _SAMPLERS[sampler]
     scheme = getattr(schemes, kind)(*arguments)
@@ -172,7 +170,6 @@ def _budget_table(num_seeds: int, num_episodes: int, mdp_name: str, sampler: str
         curve = learn(jax.random.key(seed), mdp, learner, num_episodes)
         return curve.regret.sum(), curve.facts.num_gradients.mean() / mdp.horizon
 
-    seeds = np.arange(num_seeds)
     mapped = over_devices(one, num_shared=1)
     rows = []
     for budget in [b for b in BUDGETS if b >= cost] if cost else [0]:
@@ -184,15 +181,15 @@ def _budget_table(num_seeds: int, num_episodes: int, mdp_name: str, sampler: str
 
 def _errors(study: RegretStudy) -> list[Plan]:
     """δ of every episode by sampler and steps, with the corollary's weights on the random linear MDP."""
-    num_episodes, num_seeds = min(study.num_episodes, 300), min(study.num_seeds, 8)
-    facts = [ERROR_STEPS, num_episodes, num_seeds]
+    num_episodes, seeds = min(study.num_episodes, 300), study.seed_list[:8]
+    facts = [ERROR_STEPS, num_episodes, study.seeds or len(seeds)]
     return [
-        _table(f"errors-{name}", [*facts, arguments], _error_table, name, num_episodes, num_seeds)
+        _table(f"errors-{name}", [*facts, arguments], _error_table, name, num_episodes, seeds)
         for name, arguments in _MEASURED.items()
     ]
 
 
-def _error_table(name: str, num_episodes: int, num_seeds: int):
+def _error_table(name: str, num_episodes: int, seeds: Sequence[int]):
     mdp = mdps.SUITE["simplex"]()
     d, horizon = mdp.dimension, mdp.horizon
     loss_weight, feel_good_weight = theory.corollary_weights(d, horizon, num_episodes)
@@ -220,7 +217,6 @@ def _error_table(name: str, num_episodes: int, num_seeds: int):
         )
         return jax.vmap(lambda seed: learn(jax.random.key(seed), mdp, learner, num_episodes))(seeds)
 
-    seeds = np.arange(num_seeds)
     episodes = np.arange(1, num_episodes + 1)
     weights = theory.sampling_weights(
         episodes, loss_weight=loss_weight, feel_good_weight=feel_good_weight, bound=horizon, horizon=horizon
@@ -237,14 +233,14 @@ def _error_table(name: str, num_episodes: int, num_seeds: int):
                     "sampler": name,
                     "steps": num_updates,
                     "seed": np.repeat(seeds, num_episodes),
-                    "episode": np.tile(episodes, num_seeds),
+                    "episode": np.tile(episodes, len(seeds)),
                     "later": upper[..., 1:].sum(-1).ravel(),
                     "first_low": lower[..., 0].ravel(),
                     "first_high": upper[..., 0].ravel(),
                     "stages": horizon,
-                    "weight": np.tile(weights, num_seeds),
+                    "weight": np.tile(weights, len(seeds)),
                     "regret": np.cumsum(curve.regret, axis=1).ravel(),
-                    "allowed": np.tile(allowed, num_seeds),
+                    "allowed": np.tile(allowed, len(seeds)),
                     "origin": theory.corollary_bound(d, horizon, num_episodes).origin,
                 }
             )

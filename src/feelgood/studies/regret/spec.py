@@ -4,32 +4,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from feelgood.checks import check_choice, check_count
-from feelgood.studies.engine import EngineOptions
-from feelgood.studies.seeds import FIRST_TUNING_SEED
-
-__all__ = ["PARTS", "RegretStudy", "tuning_seeds"]
+from feelgood.checks import check_choice, check_count, check_names
+from feelgood.studies.presets import PresetInt, fill_in
+from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
 
 PARTS = ("curves", "exponents", "budget", "errors", "complexity")
 
 
 @dataclass(frozen=True)
-class RegretStudy(EngineOptions):
+class RegretStudy(SeedOptions):
     """Regret of every algorithm of Table 1 in linear MDPs, compared with its theory."""
 
     preset: Literal["quick", "default"] = "quick"
     """quick: four algorithms on two MDPs for 300 episodes, a minute or two. default: everything, for
     half an hour to an hour on two cores."""
     parts: tuple[str, ...] = ()
-    """Parts: curves, exponents, budget, errors, complexity; empty for the preset's."""
+    """Parts: curves, exponents, budget, errors, complexity; the preset's if not given."""
     mdps: tuple[str, ...] = ()
-    """MDPs, see `feelgood list mdps`; empty for the preset's."""
+    """MDPs, see `feelgood list mdps`; the preset's if not given."""
     algorithms: tuple[str, ...] = ()
-    """Algorithms, see `feelgood list algorithms`; empty for the preset's."""
-    num_episodes: int = 0
-    """Number of episodes K; 0 for the preset's."""
-    num_seeds: int = 0
-    """Number of fresh seeds for the results; 0 for the preset's."""
+    """Algorithms, see `feelgood list algorithms`; the preset's if not given."""
+    num_episodes: PresetInt = None
+    """Number of episodes K; the preset's if not given."""
+    num_seeds: PresetInt = None
+    """Number of fresh seeds for the results; the preset's if not given."""
     tuning_seeds: int = 4
     """Number of seeds that scales are tuned on."""
     output: Path = Path("runs/regret")
@@ -43,15 +41,9 @@ class RegretStudy(EngineOptions):
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
         known: dict[str, tuple[str, ...]] = {"parts": PARTS, "mdps": tuple(SUITE), "algorithms": tuple(ALGORITHMS)}
-        for name, value in {**known, **_PRESETS[self.preset]}.items():
-            if not getattr(self, name):
-                object.__setattr__(self, name, value)
+        fill_in(self, known | _PRESETS[self.preset])
         for name, choices in known.items():
-            values = getattr(self, name)
-            for value in values:
-                check_choice(name, value, choices)
-            if len(set(values)) < len(values):
-                raise ValueError(f"{name} must not repeat, got {values!r}")
+            check_names(name, getattr(self, name), choices)
         check_count("num_episodes", self.num_episodes, minimum=20)
         check_count("num_seeds", self.num_seeds, minimum=2)
         check_count("tuning_seeds", self.tuning_seeds)

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from feelgood.studies.engine import run_plans
+from feelgood.studies.output import write_files
 from feelgood.studies.regret.spec import PARTS, RegretStudy, tuning_seeds
-
-__all__ = ["RegretStudy", "run"]
 
 _DESCRIPTIONS = {
     "curves": "cumulative regret at marked episodes, a row per MDP, algorithm, constants, seed and episode",
@@ -35,12 +34,10 @@ FILES = {
 
 
 def run(study: RegretStudy, report=print) -> list[Path]:
-    """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
+    """Runs the study, or the rest of a stopped one, and returns the paths of its tables and figures."""
     import pandas as pd
 
-    from feelgood.figures import style
     from feelgood.figures.curves import learning_curves
-    from feelgood.figures.draw import draw
     from feelgood.runs import store
     from feelgood.studies.regret import charts
     from feelgood.studies.regret import tables as results
@@ -53,17 +50,14 @@ def run(study: RegretStudy, report=print) -> list[Path]:
         "errors": charts.errors,
         "complexity": charts.complexity,
     }
-    seeds = {"reporting": range(study.num_seeds), "tuning": tuning_seeds(study)}
+    seeds = {"reporting": study.seed_list, "tuning": tuning_seeds(study)}
     with store.recorded(study.output, "regret", study, seeds=seeds, files=FILES) as facts:
         paths: list[Path] = []
         tables: dict[str, Any] = {}
         for part in study.parts:
             plans = PLANS[part](study)
             tables[part] = pd.concat(run_plans(study, plans, study.output, facts, title=part), ignore_index=True)
-            store.write_table(study.output / f"{part}.parquet", tables[part])
-            paths.append(study.output / f"{part}.parquet")
-            paths += style.save(draw(make[part](tables[part])), study.output / part)
+            paths += write_files(study.output, {f"{part}.parquet": tables[part], part: make[part](tables[part])})
         text = results.as_markdown(tables)
-        store.write_text(study.output / "summary.md", text)
         report(text)
-    return [*paths, study.output / "summary.md"]
+        return [*paths, *write_files(study.output, {"summary.md": text})]

@@ -7,8 +7,7 @@ import pandas as pd
 
 from feelgood.figures.style import label
 from feelgood.statistics import interval
-
-__all__ = ["as_markdown", "claimed_exponents", "exponents", "final_regret", "sampling_regret"]
+from feelgood.studies.output import markdown_table
 
 
 def final_regret(curves: pd.DataFrame) -> pd.DataFrame:
@@ -76,11 +75,6 @@ def sampling_regret(errors: pd.DataFrame) -> pd.DataFrame:
     return each.groupby(["sampler", "steps"], sort=False)[["sampling", "regret", "origin"]].mean().reset_index()
 
 
-def _rows(head: list[str], body: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
 def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
     """Summary tables of the study in Markdown."""
     pieces = []
@@ -101,7 +95,7 @@ def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
             bound = "Theorem 1's bound for LSVI-ASE, exact draws, its own constants"
             body.append([bound, *(f"{bounds[mdp]:.3g}" for mdp in mdps)])
             title = f"Regret after {episodes:,} episodes, {constants} constants, {seeds} seeds"
-            pieces.append(f"## {title}\n\n" + _rows(["algorithm", *mdps], body))
+            pieces.append(f"## {title}\n\n" + markdown_table(["algorithm", *mdps], body))
     if "exponents" in tables:
         fits = exponents(tables["exponents"]).set_index(["algorithm", "of"])
         body = []
@@ -114,17 +108,9 @@ def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
                     row.append("–" if claimed is None else f"{claimed[of]:g}")
                 row.append("–" if found is None else f"{found['exponent']:.2f} ± {found['ci']:.2f}")
             body.append(row)
-        head = [
-            "algorithm",
-            "T, claimed",
-            "measured",
-            "d, claimed",
-            "measured",
-            "d − 2, measured",
-            "H, claimed",
-            "measured",
-        ]
-        pieces.append("## Exponents of regret (hypercube)\n\n" + _rows(head, body))
+        head = ["algorithm", "T, claimed", "measured", "d, claimed", "measured", "d − 2, measured", "H, claimed"]
+        head += ["measured"]
+        pieces.append("## Exponents of regret (hypercube)\n\n" + markdown_table(head, body))
     if "budget" in tables:
         table = tables["budget"]
         body = []
@@ -135,7 +121,8 @@ def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
                     [str(mdp), str(name), f"{budget}", f"{group['gradients'].mean():.1f}", f"{mean:.1f} ± {error:.1f}"]
                 )
         pieces.append(
-            "## Regret by gradient budget\n\n" + _rows(["MDP", "sampler", "budget", "gradients", "regret"], body)
+            "## Regret by gradient budget\n\n"
+            + markdown_table(["MDP", "sampler", "budget", "gradients", "regret"], body)
         )
     if "errors" in tables:
         body = [
@@ -143,7 +130,7 @@ def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
             for row in sampling_regret(tables["errors"]).itertuples()
         ]
         head = ["sampler", "J", "Σ α_k δ_k", "regret", "bound for exact draws"]
-        pieces.append("## Bound on the cost of sampling error, and measured regret\n\n" + _rows(head, body))
+        pieces.append("## Bound on the cost of sampling error, and measured regret\n\n" + markdown_table(head, body))
     if "complexity" in tables:
         body = []
         for (name, varied), own in tables["complexity"].groupby(["scheme", "varied"], sort=False):
@@ -152,5 +139,7 @@ def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
             measured = f"{fit['exponent']:.2f} [{fit['low']:.2f}, {fit['high']:.2f}]"
             body.append([str(name), {"error": "1/error"}.get(str(varied), str(varied)), theorem, measured])
         head = ["scheme", "of", "theory", "measured"]
-        pieces.append("## Exponents of the gradients needed for a given total variation\n\n" + _rows(head, body))
+        pieces.append(
+            "## Exponents of the gradients needed for a given total variation\n\n" + markdown_table(head, body)
+        )
     return "\n".join(pieces)

@@ -6,8 +6,6 @@ import pandas as pd
 
 from feelgood.figures.chart import Chart, Panel, series, series_of
 
-__all__ = ["distances"]
-
 
 def distances(table: pd.DataFrame) -> Chart:
     """Distance of every sampler's chains to their target."""

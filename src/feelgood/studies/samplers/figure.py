@@ -8,8 +8,6 @@ from matplotlib.figure import Figure
 
 from feelgood.figures.style import COLOURS, STYLE
 
-__all__ = ["draw_samplers"]
-
 _LINES = ["-", "--", "-.", ":"]
 
 
@@ -31,7 +29,7 @@ def draw_samplers(
       distances: (len(steps),) distance of the chains to the target for each sampler.
       steps: where the distances were measured.
       floor: distance between two sets of exact draws of the same size.
-      caption: what was run, in a line.
+      caption: one line that describes the runs.
     """
     colours = [colour for name, colour in COLOURS.items() if name not in ("yellow", "black")]
     looks = {name: (colours[i % len(colours)], _LINES[i // len(colours)]) for i, name in enumerate(draws)}

@@ -6,8 +6,6 @@ from typing import Any
 
 from feelgood.checks import check_count
 
-__all__ = ["SamplersStudy", "run"]
-
 
 @dataclass(frozen=True)
 class SamplersStudy:
@@ -38,14 +36,13 @@ FILES = {
 
 def run(study: SamplersStudy, report=print) -> list[Path]:
     """Runs the study, draws the figure and returns the paths of its files."""
-    from feelgood.figures import style
     from feelgood.runs import store
+    from feelgood.studies.output import write_files
 
     seeds = {"all": range(study.seed, study.seed + 1)}
     with store.recorded(study.output, "samplers", study, seeds=seeds, files=FILES):
         table, figure = _measure(study, report)
-        store.write_text(study.output / "distances.csv", table.to_csv(index=False))
-        return [study.output / "distances.csv", *style.save(figure, study.output / "samplers")]
+        return write_files(study.output, {"distances.csv": table, "samplers": figure})
 
 
 def _measure(study: SamplersStudy, report):

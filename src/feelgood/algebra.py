@@ -10,8 +10,6 @@ from jax.scipy.linalg import solve_triangular
 
 from feelgood.typing import Array
 
-__all__ = ["cholesky", "solve_lower", "solve_lower_transposed", "solve_positive"]
-
 LARGEST_UNROLLED = 32
 
 

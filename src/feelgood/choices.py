@@ -2,8 +2,6 @@
 
 from typing import Literal, TypeAlias, get_args
 
-__all__ = ["CRITICS", "FORMS", "INITS", "Critic", "Form", "Init"]
-
 Form: TypeAlias = Literal["released", "paper", "corrected"]
 """Forms of the adaptive samplers; see `feelgood.agents.Options`."""
 
@@ -11,7 +9,7 @@ Init: TypeAlias = Literal["torch", "unbiased", "he"]
 """Initial weights of networks; see `feelgood.agents.Options`."""
 
 Critic: TypeAlias = Literal["mean", "categorical", "quantile"]
-"""What a network estimates of the return; see `feelgood.agents.Options`."""
+"""The statistic of the return that a network estimates; see `feelgood.agents.Options`."""
 
 CRITICS: tuple[str, ...] = get_args(Critic)
 FORMS: tuple[str, ...] = get_args(Form)

@@ -7,8 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["atomically", "open_own"]
-
 
 def atomically(path: Path, write: Callable[[Path], Any]) -> None:
     """Calls `write` with a temporary path in the same folder, then moves the file to `path` once it is on disk."""

@@ -31,8 +31,6 @@ from jax import lax
 
 from feelgood.typing import Array, Normal, Params, PRNGKey
 
-__all__ = ["normal", "normal_like"]
-
 _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 _DTYPES = (jnp.float32, jnp.float16, jnp.bfloat16)
 _PARITY = np.uint32(0x1BD11BDA)
@@ -50,7 +48,7 @@ def normal(key: PRNGKey, shape: tuple[int, ...] = (), dtype=jnp.float32) -> Arra
       key: one key of any JAX generator; only its words are used.
       shape: of the result, at most 2³² numbers.
       dtype: float32, or float16 and bfloat16, which round the float32 draw. Any other type, float64 among them, is
-        left to `jax.random.normal` and costs what that costs.
+        left to `jax.random.normal`, at its cost.
 
     Example:
       >>> import jax

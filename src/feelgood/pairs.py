@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-__all__ = ["read_lists", "read_numbers", "read_seeds", "read_values", "seed_text"]
-
 T = TypeVar("T")
 
 

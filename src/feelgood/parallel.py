@@ -8,8 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-__all__ = ["over_devices", "padded"]
-
 
 def padded(tree: Any) -> Any:
     """Repeats the last run until every local device has the same number of runs.

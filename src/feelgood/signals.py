@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-__all__ = ["SIGNALS", "Interrupted", "exit_code", "listening", "set_command_to_go_on", "stop_on_signal", "was_received"]
-
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 SECONDS_TO_STOP = 8.0
 """Time from SIGTERM or SIGHUP, or from a second Ctrl-C, to the end of the process."""

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any
 
-__all__ = ["forgiving", "repair"]
-
 
 def repair() -> None:
     """Makes standard output and error usable: closed ones discard text, and others escape unknown characters."""

@@ -7,8 +7,6 @@ import jax
 import numpy as np
 from jaxtyping import Array, Key, PyTree, UInt32
 
-__all__ = ["Array", "Normal", "PRNGKey", "Params", "Potential", "Scalar"]
-
 PRNGKey: TypeAlias = Key[Array, ""] | UInt32[Array, "words"]
 """One JAX key, new-style (`jax.random.key`) or old-style (`jax.random.PRNGKey`)."""
 

@@ -13,18 +13,6 @@ from feelgood.objectives import Objective, potential, target_key, together
 from feelgood.samplers import Info, Sampler, SamplerState
 from feelgood.typing import Array, Params, PRNGKey, Scalar
 
-__all__ = [
-    "Agent",
-    "AgentState",
-    "Exploration",
-    "check_values",
-    "epsilon_greedy",
-    "greedy",
-    "one_draw_an_episode",
-    "one_member_an_episode",
-    "value_agent",
-]
-
 
 class AgentState(NamedTuple):
     """State of an agent.

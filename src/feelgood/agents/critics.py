@@ -13,8 +13,6 @@ from feelgood.networks import Network
 from feelgood.objectives import Objective
 from feelgood.typing import Array, PRNGKey
 
-__all__ = ["QCritic", "is_nature", "make_critic", "on_codes", "plain_model"]
-
 
 class QCritic(NamedTuple):
     """A network, its TD objective, the errors that priorities are computed from, and whether it is random."""

@@ -8,8 +8,6 @@ from feelgood.checks import check_choice, check_count, check_kind, check_positiv
 from feelgood.choices import CRITICS, FORMS, INITS, Critic, Form, Init
 from feelgood.typing import Scalar
 
-__all__ = ["Hyper", "Options", "Spaces"]
-
 Hyper = Mapping[str, Scalar]
 
 

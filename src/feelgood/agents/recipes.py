@@ -11,8 +11,6 @@ from feelgood.agents.options import Hyper, Options, Spaces
 from feelgood.checks import check_choice, check_fraction, check_non_negative, check_positive, check_probability
 from feelgood.typing import Scalar
 
-__all__ = ["ZOO", "Recipe", "anneal", "atari_hyper", "check_hyper", "constant", "make_agent"]
-
 
 @dataclass(frozen=True)
 class Recipe:

@@ -50,23 +50,6 @@ from feelgood.choices import Critic
 from feelgood.objectives import feel_good
 from feelgood.typing import PRNGKey, Scalar
 
-__all__ = [
-    "adam_lmcdqn",
-    "bootstrapped_dqn",
-    "c51",
-    "dqn",
-    "ensemble_dqn",
-    "fg_lmcdqn",
-    "fg_ulmcdqn",
-    "iqn",
-    "langevin_dqn",
-    "lmcdqn",
-    "noisynet_dqn",
-    "prioritized_dqn",
-    "steady_fg_ulmcdqn",
-    "ulmcdqn",
-]
-
 
 def _agent(
     critic: QCritic,

@@ -17,8 +17,6 @@ from feelgood.training.acting import policy_of
 from feelgood.training.policy import Origin, Policy, zoo_agent
 from feelgood.typing import Scalar
 
-__all__ = ["AgentSpec", "MakeAgent", "agent_spec", "check_kinds", "config_of", "label_of", "options_of", "seeds_of"]
-
 MakeAgent = Callable[[Spaces, Any], Agent]
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ATARI_OPTIONS", "CONTROL", "CONTROL_CONFIG", "CONTROL_CONFIGS", "CONTROL_OPTIONS", "NUM_EVALUATIONS"]
-
 # The temperature falls as data grow, as in a posterior. Noise at the start makes draws differ enough to explore; the
 # zoo's 1e10 gives too little here. The step size falls to 0, so that the final policy is stable.
 _LANGEVIN = {"inverse_temperature": 1e3, "inverse_temperature_end": 1e5, "step_size_end": 0.0}

@@ -37,8 +37,6 @@ from feelgood.training.external import Point, train
 from feelgood.training.policy import Origin, make_environment
 from feelgood.typing import Scalar
 
-__all__ = ["Job", "external_environment", "prepare", "train_external"]
-
 
 def external_environment(env: Any, settings: Mapping[str, Any] | None = None) -> tuple[Origin, ExternalEnvironment]:
     """Makes the external environment that `train` was given; returns its origin and the environment."""

@@ -19,8 +19,6 @@ from feelgood.training.batch import Curves, run_batch
 from feelgood.training.functional import FunctionalConfig, Record, trainer
 from feelgood.training.policy import Origin
 
-__all__ = ["train_functional"]
-
 
 def train_functional(
     spec: AgentSpec,

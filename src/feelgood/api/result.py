@@ -13,8 +13,6 @@ from feelgood.runs import store
 from feelgood.training.policy import Policy
 from feelgood.training.policy_files import save_policy
 
-__all__ = ["Result"]
-
 
 @dataclass(frozen=True, eq=False)
 class Result:

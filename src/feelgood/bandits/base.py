@@ -17,8 +17,6 @@ import jax.numpy as jnp
 from feelgood.checks import check_count
 from feelgood.typing import Array, PRNGKey
 
-__all__ = ["Algorithm", "Bandit", "Context", "Curve", "Model", "Round", "best_arm", "choice_probabilities", "simulate"]
-
 
 class Model(NamedTuple):
     """The shape of the arms' parameters.

@@ -23,8 +23,6 @@ from feelgood.checks import check_count, check_positive
 from feelgood.samplers import Sampler, SamplerState
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["Chain", "ChainState", "baoab_ts", "chain_ts", "hmc_ts", "lmc_ts", "mala_ts", "ulmc_ts"]
-
 
 class Chain(NamedTuple):
     """How a round samples.

@@ -11,8 +11,6 @@ from feelgood.bandits.base import Bandit, Context, Model, Round
 from feelgood.checks import check_choice
 from feelgood.typing import Array, PRNGKey
 
-__all__ = ["BUNDLED", "classification", "load", "read"]
-
 BUNDLED = ("breast_cancer", "digits", "iris", "wine")
 """Data sets that come with scikit-learn."""
 

@@ -10,8 +10,6 @@ from feelgood.bandits.base import Bandit, Context, Model, Round
 from feelgood.checks import check_count, check_non_negative, check_probability
 from feelgood.typing import Array, PRNGKey
 
-__all__ = ["cosine", "linear", "logistic", "quadratic", "wheel"]
-
 
 def linear(num_arms: int = 5, num_features: int = 4, noise_std: float = 0.5) -> Bandit:
     """Gaussian contexts that all arms see, a parameter vector for each arm: d = A·k.

@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike
 
 from feelgood.samplers.diagnostics import Kernel, total_variation
 
-__all__ = ["SamplingError", "largest_eigenvalue", "sampling_error"]
-
 
 class SamplingError(NamedTuple):
     """One entry per marked round.

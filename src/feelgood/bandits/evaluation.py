@@ -14,8 +14,6 @@ from numpy.typing import ArrayLike
 from feelgood.bandits.base import Algorithm, Context
 from feelgood.typing import Array, PRNGKey
 
-__all__ = ["Estimate", "Replay", "dr", "ips", "replay", "snips"]
-
 
 class Estimate(NamedTuple):
     """The estimated value of a policy and the standard error of that estimate."""

@@ -13,8 +13,6 @@ from feelgood.bandits.statistics import Statistics, add_reward, no_rewards, unwh
 from feelgood.checks import check_choice, check_count, check_non_negative, check_positive, check_probability
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["FGTSState", "epsilon_greedy", "fgts", "lin_ts", "lin_ucb"]
-
 
 def least_squares(model: Model, loss_weight: Scalar, prior_precision: Scalar, link: str = "identity"):
     """`init` and `learn` of every algorithm that needs the Gaussian posterior and nothing else.

@@ -13,8 +13,6 @@ from feelgood.bandits.base import Context
 from feelgood.checks import check_count, check_non_negative, check_positive
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["FeelGood", "Past", "bonus", "feel_good_sum", "no_past", "remember", "weight_at"]
-
 
 class FeelGood(NamedTuple):
     """Settings of the term.

@@ -31,16 +31,6 @@ from feelgood.noise import normal
 from feelgood.samplers import SamplerState
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = [
-    "Training",
-    "neural_ensemble",
-    "neural_greedy",
-    "neural_langevin",
-    "neural_linear",
-    "neural_ts",
-    "neural_ucb",
-]
-
 
 class NeuralState(NamedTuple):
     """Parameters, optimiser, replay and what else an algorithm keeps."""

@@ -13,8 +13,6 @@ from feelgood.bandits.exact import feature_shape
 from feelgood.checks import check_count, check_non_negative, check_positive
 from feelgood.typing import Array, PRNGKey
 
-__all__ = ["Memory", "Parts", "Training", "apply_net", "fit", "hidden", "init_net", "inputs", "parts_of", "squares"]
-
 
 class Training(NamedTuple):
     """How the perceptron learns.

@@ -15,8 +15,6 @@ from feelgood.bandits.base import Algorithm, Context, Model, choice_probabilitie
 from feelgood.bandits.feel_good import FeelGood
 from feelgood.checks import check_choice, check_count
 
-__all__ = ["ALGORITHMS", "Policy"]
-
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "lin_ucb": exact.lin_ucb,
     "lin_ts": exact.lin_ts,

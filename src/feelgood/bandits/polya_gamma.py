@@ -14,8 +14,6 @@ from feelgood.bandits.statistics import Statistics, values
 from feelgood.checks import check_count, check_positive
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["polya_gamma", "polya_gamma_ts"]
-
 NUM_TERMS = 16
 
 

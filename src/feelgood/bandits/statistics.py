@@ -15,8 +15,6 @@ from feelgood.bandits.base import Context, Model
 from feelgood.checks import check_positive
 from feelgood.typing import Array, Scalar
 
-__all__ = ["Statistics", "add_reward", "largest_curvature", "no_rewards", "values", "whiten"]
-
 
 class Statistics(NamedTuple):
     """The posterior N(m_g, P_g⁻¹) of every group.

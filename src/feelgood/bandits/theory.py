@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 from feelgood.checks import check_count, check_non_negative, check_positive
 
-__all__ = ["Bound", "fgts_bound"]
-
 
 class Bound(NamedTuple):
     """A bound on expected regret, with its settings and terms.

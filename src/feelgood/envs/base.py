@@ -14,8 +14,6 @@ from jax.typing import ArrayLike
 
 from feelgood.typing import Array, PRNGKey
 
-__all__ = ["Environment", "Spec", "Step", "check_environment"]
-
 
 class Spec(NamedTuple):
     """Static facts about an environment.

@@ -16,8 +16,6 @@ from feelgood.checks import check_count, check_non_negative
 from feelgood.envs.base import Environment, Spec, Step
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["DeepSeaState", "deep_sea"]
-
 
 class DeepSeaState(NamedTuple):
     """Position of the diver: int32 row, which is also the time, and column."""

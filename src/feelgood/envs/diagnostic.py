@@ -17,18 +17,6 @@ from feelgood.checks import check_count
 from feelgood.envs.base import Environment, Spec, Step
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = [
-    "DIAGNOSTICS",
-    "Diagnostic",
-    "DiagnosticState",
-    "constant_reward",
-    "credit",
-    "discounting",
-    "observation_reward",
-    "truncation",
-    "two_armed",
-]
-
 
 class Diagnostic(NamedTuple):
     """An environment with its solution.

@@ -16,8 +16,6 @@ import numpy as np
 from feelgood.envs.base import Environment
 from feelgood.envs.nchain import nchain
 
-__all__ = ["GymEnv", "NChainEnv"]
-
 
 class GymEnv(gymnasium.Env):
     """Steps a functional environment one call at a time, with NumPy observations and Python scalars.

@@ -15,8 +15,6 @@ from feelgood.checks import check_choice
 from feelgood.envs.base import Environment, Spec, Step
 from feelgood.typing import Array, PRNGKey
 
-__all__ = ["NChainState", "nchain"]
-
 _EXTRA_STEPS = {"released": 8, "paper": 9}
 
 

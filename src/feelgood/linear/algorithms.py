@@ -5,8 +5,8 @@
 
 Each algorithm has constants that its theory sets from d, H and K: bonuses, noise, η, λ, β. A scale multiplies such a
 constant: at 1 it is the theory's, and tuning means choosing scales. So a choice made on one MDP carries over to others
-by the theory's own scaling. What scales leave alone are the samplers' steps J, for which the theory asks more than
-anyone would run (`feelgood.linear.theory.lmc_schedule`).
+by the theory's own scaling. The samplers' steps J have no scale: the theory asks for more of them than anyone would run
+(`feelgood.linear.theory.lmc_schedule`).
 """
 
 from collections.abc import Callable, Mapping
@@ -31,8 +31,6 @@ from feelgood.linear.least_squares import (
 )
 from feelgood.linear.theory import corollary_weights
 from feelgood.typing import Array, Scalar
-
-__all__ = ["ALGORITHMS", "Algorithm", "feel_good_options"]
 
 NUM_UPDATES = 64
 """J of the samplers, per stage and episode."""

@@ -14,8 +14,6 @@ from feelgood.linear.schemes import Scheme, Stage
 from feelgood.samplers import Sampler, SamplerState
 from feelgood.typing import Array, Params, Potential, PRNGKey, Scalar
 
-__all__ = ["SamplingFacts", "ValueFunction", "lsvi_ase", "lsvi_ase_general"]
-
 
 class SamplingFacts(NamedTuple):
     """Facts about the sampling of an episode's values.
@@ -23,7 +21,7 @@ class SamplingFacts(NamedTuple):
     Attributes:
       num_gradients: of all stages together.
       acceptance: mean over stages of the last proposal's.
-      measured: what `measure` returned, stacked over stages; empty without it.
+      measured: the results of `measure`, stacked over stages; empty without it.
     """
 
     num_gradients: Array
@@ -62,8 +60,8 @@ def lsvi_ase(
       feel_good_weight: λ ≥ 0.
       prior_variance: σ² > 0; √d·H, as in the paper, if not given.
       inverse_temperature: β > 0, of the whole posterior; 1 in the paper's theory.
-      keep_momentum: whether momentum (all of the sampler's memory) carries over to the next episode as w does. In the
-        paper it is w alone; but momentum that is lost every J steps cannot speed up what takes longer than J steps.
+      keep_momentum: whether momentum (all of the sampler's memory) carries over to the next episode as w does. The
+        paper keeps w alone, but momentum that is lost every J steps cannot speed up mixing that takes longer.
       measure: `(stage, start, num_updates) -> facts`, called for each stage before it is sampled from `start`.
     """
     check_count("num_updates", num_updates)
@@ -198,7 +196,7 @@ def lsvi_ase_general(
             key, h, start, weight = inputs
 
             def potential(params: Params) -> Array:
-                # Σ (y − Q)² over the data of (s, a) is n Q² − 2 Q Σ y plus what does not depend on Q.
+                # Σ (y − Q)² over the data of (s, a) is n Q² − 2 Q Σ y plus terms without Q.
                 q = evaluate(params, features)
                 targets = data.rewards[h] + data.visits[h] @ value
                 loss = jnp.sum(counts[h] * q**2 - 2 * q * targets)

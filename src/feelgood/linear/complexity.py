@@ -20,8 +20,6 @@ from feelgood.samplers import diagnostics
 from feelgood.samplers.diagnostics import Kernel, total_variation_of_modes
 from feelgood.typing import Array, Scalar
 
-__all__ = ["SCHEMES", "Family", "Need", "exponents", "gradients_needed", "spectrum", "sweep"]
-
 
 class Family(NamedTuple):
     """A sampler with one gradient per step.
@@ -219,7 +217,7 @@ _NUM_EXACT = 4
 
 
 class _Candidates(NamedTuple):
-    """Stable choices of τ and γ, (n,), and what gives the laws of their modes after any number of steps, (n, d, …)."""
+    """Stable choices of τ and γ, (n,), and their modes' eigenvalues, matrices and stationary covariances, (n, d, …)."""
 
     step_size: np.ndarray
     friction: np.ndarray
@@ -247,7 +245,7 @@ def _candidates(scheme: Family, curvature: np.ndarray, step_sizes: np.ndarray, f
 def _laws(candidates: _Candidates, curvature: np.ndarray, offset: np.ndarray, num_steps: int):
     """Shift and scale of each mode where the target is N(0, 1), from Aⁿ and Q_n = S − Aⁿ S Aⁿᵀ.
 
-    Aⁿ = ½(λⁿ + μⁿ) I + (λⁿ − μⁿ)/(λ − μ) · (A − ½(λ + μ) I), of which the first row is needed.
+    Aⁿ = ½(λⁿ + μⁿ) I + (λⁿ − μⁿ)/(λ − μ) · (A − ½(λ + μ) I), whose first row is needed.
     """
     first, second = (root**num_steps for root in candidates.roots)
     ratio = np.real((first - second) / (candidates.roots[0] - candidates.roots[1]))

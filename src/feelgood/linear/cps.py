@@ -12,8 +12,6 @@ from feelgood.linear.learning import Data, Learner, Plan, clip_values
 from feelgood.linear.least_squares import fit
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["CPSFacts", "cps", "effective_share", "residual_error"]
-
 
 class CPSFacts(NamedTuple):
     """Facts about a draw of the joint posterior.

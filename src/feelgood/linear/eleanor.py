@@ -1,6 +1,5 @@
 """ELEANOR: optimism over all stages at once, as the optimisation that it is."""
 
-import math
 from typing import NamedTuple
 
 import jax
@@ -9,10 +8,8 @@ import jax.numpy as jnp
 from feelgood import noise
 from feelgood.checks import check_count, check_non_negative, check_positive
 from feelgood.linear.learning import Data, Learner, Plan
-from feelgood.linear.least_squares import Model, fit, value_iteration
+from feelgood.linear.least_squares import Model, fit, lsvi_phe_noise, value_iteration
 from feelgood.typing import Array, PRNGKey, Scalar
-
-__all__ = ["EleanorFacts", "eleanor", "eleanor_radius", "eleanor_values"]
 
 _TOLERANCE = 1e-4  # relative; values closer than this count as the same maximum
 
@@ -74,7 +71,7 @@ def eleanor(
     is sought in whitened coordinates, ξ_h = radius · L_h⁻ᵀu_h with ‖u_h‖ ≤ 1. Each step goes to the maximiser of the
     linearised objective, u_h ← g_h/‖g_h‖ (projected gradient ascent with an unbounded step), or half as far after each
     time that would lower the objective. Where P̂ ≥ 0 and nothing is truncated from above, the objective is convex in u
-    and full steps never lower it. Starts are what is optimal for the policy of LSVI-UCB, u = 0 (greedy least squares),
+    and full steps never lower it. Starts are the optimum for the policy of LSVI-UCB, u = 0 (greedy least squares),
     the last episode's maximiser, and random points. It is a search, not a certificate: local maxima, about one per
     policy, exist, and no efficient solution is known.
 
@@ -143,9 +140,4 @@ def eleanor_radius(
     dimension: int, horizon: int, num_episodes: int, failure: float = 0.01, constant: float = 1.0
 ) -> float:
     """√α = c·H·√(d·ln(2dT/p)); Zanette et al. (2020) give Õ(√d) for returns in [0, 1], hence the factor H here."""
-    check_count("dimension", dimension)
-    check_count("horizon", horizon)
-    check_count("num_episodes", num_episodes)
-    check_positive("failure", failure)
-    check_positive("constant", constant)
-    return constant * horizon * math.sqrt(dimension * math.log(2 * dimension * horizon * num_episodes / failure))
+    return lsvi_phe_noise(dimension, horizon, num_episodes, failure, constant)

@@ -20,15 +20,6 @@ from feelgood.samplers.diagnostics import Kernel, law_after, total_variation_of_
 from feelgood.samplers.diagnostics.kernels import in_order
 from feelgood.typing import Array, Scalar
 
-__all__ = [
-    "ErrorBounds",
-    "JointError",
-    "feel_good_error",
-    "joint_error",
-    "stage_error",
-    "stage_error_of_modes",
-]
-
 
 def stage_error(
     kernel: Kernel,
@@ -190,7 +181,7 @@ def joint_error(
     """Both sides of δ ≤ Σ_h δ^h for two stages of one parameter each, by quadrature.
 
     δ = ½ ∬ |q(w₂) q(w₁|w₂) − q̃(w₂) q̃(w₁|w₂)| dw₁ dw₂, with q the exact posterior and q̃ the sampler's law. The proof
-    gives more than the proposition says: the error of stage 1 enters only as it is on average over q̃(w₂),
+    gives more than the proposition: the error of stage 1 enters only as it is on average over q̃(w₂),
 
       δ ≤ δ² + E_q̃ δ¹(w₂) ≤ δ² + sup δ¹(w₂).
 

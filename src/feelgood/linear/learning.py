@@ -1,4 +1,4 @@
-"""Learning in linear MDPs: what is kept of the past, what a learner is, and the loop that measures its exact regret."""
+"""Learning in linear MDPs: statistics of past episodes, the record of a learner, and the loop that measures regret."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,24 +10,9 @@ from feelgood.checks import check_count
 from feelgood.linear.mdps import LinearMDP, greedy, optimal_values, policy_values, tables
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = [
-    "Curve",
-    "Data",
-    "Learner",
-    "Plan",
-    "Start",
-    "add_episode",
-    "clip_values",
-    "learn",
-    "moments",
-    "no_data",
-    "random_start",
-    "worst_start",
-]
-
 
 class Data(NamedTuple):
-    """All that least squares needs of the past, of the same size after every number of episodes.
+    """Sufficient statistics of the past for least squares; their size does not grow with the episodes.
 
     Targets r + V(s') change with V, but only through which s' was reached: Σ φ (r + V(s')) = rewarded + arrived · V.
 
@@ -80,7 +65,7 @@ class Curve(NamedTuple):
     Attributes:
       regret: V*(s₁) − V^π(s₁), exact and not accumulated; NaN where the learner's values are not all numbers.
       optimism: the learner's own value of s₁ minus V*(s₁).
-      facts: whatever the learner reports.
+      facts: the facts of the learner's plan.
     """
 
     regret: Array
@@ -131,7 +116,7 @@ def moments(data: Data, stage: Array | int, value: Array) -> Array:
 
 
 def clip_values(values: Array, stages_left: Scalar) -> Array:
-    """Truncates to what H − h remaining stages can pay: [0, H − h]."""
+    """Truncates to the possible returns of H − h remaining stages, [0, H − h]."""
     return jnp.clip(values, 0, stages_left)
 
 
@@ -198,7 +183,7 @@ def learn(key: PRNGKey, mdp: LinearMDP, learner: Learner, num_episodes: int, sta
         _, (actions, rewards, after) = jax.lax.scan(step, first, (uniforms, policy, cumulative, written.rewards))
         data = add_episode(data, mdp.features, jnp.concatenate([first[None], after]), actions, rewards)
         optimism = jnp.max(plan.values[0, first]) - best[first]
-        # Greedy in NaN is a policy too, but not one that anybody meant.
+        # A policy that is greedy in NaN is not a result.
         regret = jnp.where(jnp.all(jnp.isfinite(plan.values)), gaps[first], jnp.nan)
         return (data, plan.state, gaps), Curve(regret, optimism, plan.facts)
 

@@ -4,7 +4,7 @@ With Λ_h = Σ φφᵀ + ρI, ridge regression of the targets r + V_{h+1}(s') on
 
     ⟨ŵ_h, φ⟩ = r̂_h + P̂_h V_{h+1},    r̂_h = φᵀΛ_h⁻¹ Σ φ r,    P̂_h = φᵀΛ_h⁻¹ Σ φ 1{s' = ·} :
 
-it is value iteration in an estimated model. The algorithms differ in what they add to ⟨ŵ_h, φ⟩ and how they truncate.
+it is value iteration in an estimated model. The algorithms differ in the term added to ⟨ŵ_h, φ⟩ and in the truncation.
 """
 
 import math
@@ -21,25 +21,6 @@ from feelgood.linear import schemes
 from feelgood.linear.ase import lsvi_ase
 from feelgood.linear.learning import Data, Learner, Plan, clip_values
 from feelgood.typing import Array, PRNGKey, Scalar
-
-__all__ = [
-    "Model",
-    "OptRLSVIConstants",
-    "fit",
-    "lmc_lsvi",
-    "lmc_lsvi_temperature",
-    "lsvi",
-    "lsvi_phe",
-    "lsvi_phe_noise",
-    "lsvi_phe_samples",
-    "lsvi_ucb",
-    "lsvi_ucb_bonus",
-    "opt_rlsvi",
-    "opt_rlsvi_constants",
-    "perturbations",
-    "truncated",
-    "value_iteration",
-]
 
 
 class Model(NamedTuple):
@@ -87,7 +68,7 @@ def perturbations(key: PRNGKey, directions: Array, num_samples: int) -> Array:
 
 
 def truncated(q: Array, widths: Array, stages_left: Array) -> Array:
-    """Q truncated to [0, H − h], whatever the widths."""
+    """Q truncated to [0, H − h]; the widths are not used."""
     del widths
     return clip_values(q, stages_left)
 
@@ -239,7 +220,7 @@ def lsvi_phe(features: Array, horizon: int, *, noise_scale: Scalar, num_samples:
         Q_h = min{max_m ⟨w̃_h^m, φ⟩, H − h}⁺
 
     The noise enters w̃ as Λ⁻¹(Σ φε + ρζ) ~ Λ⁻¹ N(0, σ² Σ φφᵀ + σ²ρI) = N(0, σ²Λ⁻¹), so w̃ is drawn as ŵ + N(0, σ²Λ⁻¹)
-    without a look at the single data: the same law at a cost that does not grow.
+    from the sums alone: the same law at a cost that does not grow with the data.
 
     Args:
       features: φ, (S, A, d).

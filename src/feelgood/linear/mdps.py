@@ -1,4 +1,4 @@
-"""Linear MDPs: what they are, exact planning in them, and a suite of them.
+"""Linear MDPs: their definition, exact planning in them, and a suite of them.
 
 A finite-horizon MDP with stages h = 0 … H−1 is linear in the features φ(s, a) ∈ R^d if
 
@@ -18,24 +18,6 @@ import numpy as np
 
 from feelgood.checks import check_count, check_positive
 from feelgood.typing import Array
-
-__all__ = [
-    "SUITE",
-    "LinearMDP",
-    "Tables",
-    "combination_lock",
-    "from_tables",
-    "greedy",
-    "hypercube",
-    "linear_mdp",
-    "nchain",
-    "optimal_values",
-    "policy_values",
-    "random_simplex",
-    "riverswim",
-    "tables",
-    "tabular",
-]
 
 _TOLERANCE = 1e-4
 

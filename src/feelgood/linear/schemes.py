@@ -1,7 +1,7 @@
 """Samplers fitted to the posterior of one stage: their step follows its curvature.
 
 The loss of a stage grows with every episode, and with it its largest curvature M, so a step size that was right at
-first is unstable later. A scheme therefore says how its step scales: `step_size` is in units of 1/M for overdamped
+first is unstable later. A scheme therefore scales its step: `step_size` is in units of 1/M for overdamped
 samplers and of 1/√M for underdamped ones, whose `friction` is in units of √M.
 """
 
@@ -23,8 +23,6 @@ from feelgood.samplers.diagnostics import (
     underdamped_splitting_kernel,
 )
 from feelgood.typing import Array, Scalar
-
-__all__ = ["Scheme", "Stage", "baoab", "exact", "fixed", "hmc", "lmc", "mala", "proximal", "ulmc"]
 
 
 class Stage(NamedTuple):

@@ -6,8 +6,6 @@ from typing import NamedTuple
 import numpy as np
 from jax.typing import ArrayLike
 
-__all__ = ["TABLE1", "RegretRate", "SamplingRate", "TableRow", "regret_rate", "sampling_rate"]
-
 
 class RegretRate(NamedTuple):
     """Exponents of d, H and T in Õ(d^· H^· T^·)."""

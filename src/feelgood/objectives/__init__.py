@@ -1,15 +1,15 @@
 """Objectives: terms that add up to the potential that a sampler sees, `td() + feel_good(0.1) + gaussian_prior(1.0)`.
 
-How a minibatch stands for all the data is settled in `potential` and nowhere else.
+`potential` scales a minibatch to the whole data; no other function does.
 
-Throughout, `q(params, observation, key)` and `target_q(observation, key)` give what a network gives, `key` being None
-where networks draw nothing. Within one potential all terms see the same draw of the online network. What networks give:
+`q(params, observation, key)` and `target_q(observation, key)` are the outputs of networks; `key` is None if networks
+draw nothing. Within one potential all terms see the same draw of the online network. Outputs may be:
 
 - action values (B, A), or (B, M, A) for an ensemble of M members that share the batch: `td`;
 - logits (B, A, atoms) of the distribution of the return over fixed atoms: `categorical_td`;
 - quantiles of the return, a record with `values` (B, A, N) and `fractions` (B, N): `quantile_td`.
 
-`values` makes action values of it; `categorical_values(atoms)` and `quantile_values` are the means of distributions.
+`values` turns outputs into action values; `categorical_values(atoms)` and `quantile_values` are means of distributions.
 """
 
 from feelgood.objectives.base import Minibatch, Objective, potential, target_key, together

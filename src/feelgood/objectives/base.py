@@ -10,8 +10,6 @@ import jax.numpy as jnp
 from feelgood.checks import check_choice, check_positive
 from feelgood.typing import Array, Params, Potential, PRNGKey, Scalar
 
-__all__ = ["Minibatch", "Objective", "OnlineQ", "TargetQ", "Values", "potential", "split_key", "target_key", "together"]
-
 OnlineQ: TypeAlias = Callable[[Params, Any, PRNGKey | None], Any]
 TargetQ: TypeAlias = Callable[[Any, PRNGKey | None], Any]
 Values: TypeAlias = Callable[[Any], Array]

@@ -12,16 +12,6 @@ from feelgood.objectives.base import Minibatch, Objective, OnlineQ, TargetQ, Val
 from feelgood.objectives.terms import huber, pick, td_looks_at
 from feelgood.typing import Array, Params, PRNGKey, Scalar
 
-__all__ = [
-    "categorical_losses",
-    "categorical_td",
-    "categorical_values",
-    "project",
-    "quantile_losses",
-    "quantile_td",
-    "quantile_values",
-]
-
 
 def _best_next(q, target_values: Array, params, batch, key: PRNGKey | None, values: Values, double: bool) -> Array:
     """a*, which maximises the target network's values of the successor or, with `double`, the online network's."""

@@ -9,18 +9,6 @@ from feelgood.checks import check_choice, check_non_negative, check_positive
 from feelgood.objectives.base import Minibatch, Objective, OnlineQ, TargetQ, Values, split_key
 from feelgood.typing import Array, Params, PRNGKey, Scalar
 
-__all__ = [
-    "anchored_prior",
-    "feel_good",
-    "gaussian_prior",
-    "huber",
-    "pick",
-    "reward_noise",
-    "td",
-    "td_errors",
-    "td_looks_at",
-]
-
 
 def td_looks_at(double: bool) -> frozenset[str]:
     """The observations at which a TD term evaluates the online network."""
@@ -137,7 +125,7 @@ def feel_good(
       per: "transition" gives every transition such a term for the start of its episode (the released code); "posterior"
         counts their mean over the batch once, as the paper's L₀ is counted.
       at: where to be optimistic: "first_observation", the paper's s₁, or "observation", each replayed observation.
-      values: makes action values of what the network gives, see `feelgood.networks.Network`.
+      values: `outputs -> action values`, see `feelgood.networks.Network`.
     """
     check_non_negative("weight", weight)
     check_choice("per", per, ("transition", "posterior"))

@@ -29,8 +29,6 @@ from feelgood.replay.sampling import Sampling, sampling
 from feelgood.replay.transitions import Batch
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["Arrival", "FrameReplay", "FrameState", "frame_replay"]
-
 _NUM_TRIES = 16  # rejected draws before the predecessor of an episode's last frame is taken instead
 
 

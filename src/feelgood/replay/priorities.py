@@ -16,8 +16,6 @@ from jax.typing import ArrayLike
 from feelgood.checks import check_count
 from feelgood.typing import Array, PRNGKey
 
-__all__ = ["Priorities", "PrioritiesState", "priorities"]
-
 
 class PrioritiesState(NamedTuple):
     """Priorities of all slots.

@@ -14,8 +14,6 @@ from feelgood.checks import check_non_negative
 from feelgood.replay.priorities import priorities
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["Sampling", "sampling"]
-
 _SMALLEST = 1e-6  # added to every priority, so that each transition can still be drawn
 
 

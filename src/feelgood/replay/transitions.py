@@ -16,8 +16,6 @@ from feelgood.checks import check_count
 from feelgood.replay.sampling import sampling
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["Batch", "Replay", "ReplayState", "Transition", "replay"]
-
 
 class Transition(NamedTuple):
     """One step of one environment.

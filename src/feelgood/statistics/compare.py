@@ -19,8 +19,6 @@ from feelgood.statistics.estimates import (
     scores_of,
 )
 
-__all__ = ["Comparison", "Side", "compare", "read_side", "sentence"]
-
 ALL = "all tasks"
 
 

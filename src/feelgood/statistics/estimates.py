@@ -19,26 +19,6 @@ from scipy import stats
 
 from feelgood.checks import check_choice, check_count
 
-__all__ = [
-    "STATISTICS",
-    "Estimate",
-    "Layout",
-    "aggregate",
-    "bootstrap",
-    "check_runs",
-    "diverged",
-    "final_scores",
-    "improvement",
-    "interquartile_mean",
-    "interval",
-    "layout",
-    "mean",
-    "performance_profile",
-    "probability_of_improvement",
-    "sample_efficiency",
-    "scores_of",
-]
-
 NUM_DRAWS = 2000
 LEVEL = 0.95
 

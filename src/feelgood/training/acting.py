@@ -10,8 +10,6 @@ from feelgood.agents import Agent, AgentState, Spaces, check_values
 from feelgood.envs.external import ExternalEnvironment
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["Acting", "acting", "acting_part", "deal", "policy_of", "spaces_of"]
-
 
 def acting_part(agent: AgentState) -> AgentState:
     """The part of an agent's state that acting needs: without momentum, moments and target."""

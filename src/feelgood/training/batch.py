@@ -16,8 +16,6 @@ from feelgood.training import checkpoint
 from feelgood.training.functional import Record, Trainer
 from feelgood.typing import Array
 
-__all__ = ["SECONDS_TO_FIRST_CHECKPOINT", "Curves", "Interrupted", "Progress", "run_batch", "stop_on_signal"]
-
 SECONDS_TO_FIRST_CHECKPOINT = 5.0
 
 

@@ -12,8 +12,6 @@ import numpy as np
 
 from feelgood.files import atomically
 
-__all__ = ["load", "previous_of", "save"]
-
 
 def _is_key(leaf) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

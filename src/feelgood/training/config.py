@@ -6,8 +6,6 @@ from fractions import Fraction
 
 from feelgood.checks import check_count, check_non_negative, check_positive, check_probability
 
-__all__ = ["ExternalConfig", "FunctionalConfig", "TrainingConfig", "most_groups"]
-
 MOST_STEPS = 10**12
 """Largest number of environment steps of a run."""
 

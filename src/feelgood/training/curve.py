@@ -11,8 +11,6 @@ from feelgood.agents import AgentState
 from feelgood.training.evaluation import Evaluator
 from feelgood.typing import PRNGKey
 
-__all__ = ["Curve", "Point"]
-
 
 class Point(NamedTuple):
     """One evaluation, and the training that led to it.

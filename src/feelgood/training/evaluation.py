@@ -17,8 +17,6 @@ from jax.typing import ArrayLike
 from feelgood.envs.external import ExternalEnvironment
 from feelgood.typing import Array
 
-__all__ = ["Episodes", "Evaluator", "play", "stacked"]
-
 
 def stacked(stacks: np.ndarray | None, frames: np.ndarray, is_first: np.ndarray, stack: int) -> np.ndarray:
     """Observations after `frames` (lanes, *frame_shape) arrived: stacks shift by one, or restart if `is_first`.

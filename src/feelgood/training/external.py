@@ -37,8 +37,6 @@ from feelgood.training.group import Group, Tally
 from feelgood.training.journal import Journal
 from feelgood.typing import Array, Scalar
 
-__all__ = ["Outcome", "Point", "train"]
-
 
 class Outcome(NamedTuple):
     """The result of a run.

@@ -15,8 +15,6 @@ from feelgood.training.config import ExternalConfig
 from feelgood.training.learning import learn
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["ExternalSteps", "Lanes", "external_steps"]
-
 
 class Lanes(NamedTuple):
     """The state of the environments' side of a run on the device.

@@ -19,8 +19,6 @@ from feelgood.training.config import FunctionalConfig
 from feelgood.training.learning import learn
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["Record", "RunState", "Trainer", "trainer"]
-
 
 class Episode(NamedTuple):
     """The current state of an environment within its episode; observations are in code."""

@@ -11,8 +11,6 @@ from jax.typing import ArrayLike
 from feelgood.envs.external import ExternalEnvironment
 from feelgood.replay.frames import Arrival
 
-__all__ = ["Group", "Tally"]
-
 
 class Tally(NamedTuple):
     """Training statistics.

@@ -20,8 +20,6 @@ import numpy as np
 from feelgood.files import open_own
 from feelgood.training import checkpoint
 
-__all__ = ["Journal"]
-
 _CHECKSUM = 4  # bytes
 
 

@@ -18,8 +18,6 @@ from feelgood.replay.frames import FrameReplay
 from feelgood.training.config import TrainingConfig
 from feelgood.typing import Array, PRNGKey, Scalar
 
-__all__ = ["learn"]
-
 
 def learn(
     key_batches: PRNGKey,

@@ -20,8 +20,6 @@ from feelgood.training.acting import Acting, acting, spaces_of
 from feelgood.training.evaluation import Evaluator, play
 from feelgood.typing import Array, Scalar
 
-__all__ = ["OWN", "Origin", "Policy", "make_environment", "zoo_agent"]
-
 OWN = "own"
 """Name of an agent outside the zoo, and kind of an environment made by the user's own code."""
 # Evaluation keys differ from training keys of the same seed.

@@ -28,8 +28,6 @@ from feelgood.runs.machine import describe_machine
 from feelgood.training.acting import acting, policy_of
 from feelgood.training.policy import OWN, Origin, Policy, make_environment, zoo_agent
 
-__all__ = ["find_policy", "load_policy", "save_policy"]
-
 _FORMAT = 1
 _HEADER = 65_536  # bytes, more than the header of an array or of an archive's entry
 

@@ -1,9 +1,9 @@
-"""The paper's theory as running code: regret bounds, the weights they ask for, and what sampling may cost.
+"""The paper's theory as running code: regret bounds, the weights they ask for, and sampling complexity.
 
 All is plain arithmetic on numbers, but for `curvature`, which is JAX. Constants that the paper leaves inside O(·) or
 Θ(·) are arguments that default to 1. T = HK is the number of steps, ln the natural logarithm.
 
-Where the paper's own statements differ from each other, the docstrings say so. Four that concern all of this module:
+Docstrings note where the paper's statements contradict each other. Four points concern the whole module:
 
 - Q takes values in [0, b−1] by the boundedness assumption, and in [0, H] with b = H in linear MDPs; both hold together
   only with b = H + 1, for which the corollary's η = 2/(5H²) is just too large. Functions here take b as it is given.
@@ -20,7 +20,6 @@ from feelgood.linear.theory.regret import (
     corollary_weights,
     decoupling_coefficient_bound,
     log_ball_mass,
-    log_ball_mass_bound,
     prior_complexity,
     prior_complexity_rate,
     regret_bound,
@@ -50,7 +49,6 @@ __all__ = [
     "decoupling_coefficient_bound",
     "lmc_schedule",
     "log_ball_mass",
-    "log_ball_mass_bound",
     "prior_complexity",
     "prior_complexity_rate",
     "regret_bound",

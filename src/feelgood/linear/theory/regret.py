@@ -1,4 +1,4 @@
-"""Regret bounds, what they are made of, and the weights that they ask for."""
+"""Regret bounds, their terms, and the weights that they ask for."""
 
 import math
 from typing import NamedTuple
@@ -9,23 +9,6 @@ from scipy import special
 
 from feelgood.checks import check_count, check_positive
 from feelgood.typing import Scalar
-
-__all__ = [
-    "RegretBound",
-    "Weights",
-    "check_sizes",
-    "corollary_bound",
-    "corollary_weights",
-    "decoupling_coefficient_bound",
-    "log_ball_mass",
-    "log_ball_mass_bound",
-    "prior_complexity",
-    "prior_complexity_rate",
-    "regret_bound",
-    "sampling_weights",
-    "theorem_weights",
-]
-
 
 # Terms of the bounds.
 
@@ -72,7 +55,7 @@ def prior_complexity(
       epsilon: ε > 0, in units of reward; the theorem wants b/K².
       prior_variance: σ²; √d H, the paper's, if not given.
       weight_norm: ρ, a number or one per stage; 2H√d if not given, as V ≤ H and ‖θ‖, ‖∫ f dμ‖ ≤ √d for |f| ≤ 1. (The
-        paper's ‖μ(S)‖ ≤ √d says so only of f = 1, which is not enough where μ is signed.)
+        paper's ‖μ(S)‖ ≤ √d covers only f = 1, which is not enough if μ is signed.)
     """
     check_sizes(dimension, horizon)
     if prior_variance is None:
@@ -90,7 +73,7 @@ def log_ball_mass(dimension: int, radius: Scalar, distance: Scalar, variance: Sc
 
       P = Σ_j Poisson(j; ρ²/2σ²) · γ(d/2 + j, r²/2σ²),   γ the regularised lower incomplete gamma function.
 
-    The sum is cut off at its far end, so that what is returned is never too large.
+    The sum is cut off at its far end, so that the result is never too large.
     """
     check_count("dimension", dimension)
     check_positive("radius", radius)
@@ -104,19 +87,6 @@ def log_ball_mass(dimension: int, radius: Scalar, distance: Scalar, variance: Sc
     series = shape * math.log(x) - x - special.gammaln(shape + 1) + np.log(special.hyp1f1(1, shape + 1, min(x, 700.0)))
     log_gamma = np.where(log_gamma > -600, log_gamma, series)
     return min(float(special.logsumexp(special.xlogy(j, rate) - rate - special.gammaln(j + 1) + log_gamma)), 0.0)
-
-
-def log_ball_mass_bound(dimension: int, radius: Scalar, distance: Scalar, variance: Scalar) -> float:
-    """A closed form that `log_ball_mass` is never below, and tends to as the radius shrinks.
-
-    By Jensen's inequality for a point drawn uniformly from the ball, whose mean squared norm is ρ² + r² d/(d+2),
-
-      ln P ≥ ln Vol_d(r) − (d/2) ln(2πσ²) − (ρ² + r² d/(d+2)) / 2σ².
-    """
-    d = dimension
-    log_volume = d / 2 * math.log(math.pi) - math.lgamma(d / 2 + 1) + d * math.log(radius)
-    exponent = (distance**2 + radius**2 * d / (d + 2)) / (2 * variance)
-    return float(log_volume - d / 2 * math.log(2 * math.pi * variance) - exponent)
 
 
 # Regret: Theorem 1 and its corollary.
@@ -133,11 +103,11 @@ class RegretBound(NamedTuple):
     """Theorem 1's bound on expected regret, term by term.
 
     Attributes:
-      decoupling: (λ/η) dc, what exploring costs.
-      prior: (2K/λ) κ(b/K²), what the prior costs.
+      decoupling: (λ/η) dc, the cost of exploration.
+      prior: (2K/λ) κ(b/K²), the cost of the prior.
       horizon: 6H/λ.
       rounding: b/K.
-      sampling: R_sample = Σ_k α_k δ_k, what approximate sampling costs.
+      sampling: R_sample = Σ_k α_k δ_k, the cost of approximate sampling.
     """
 
     decoupling: float
@@ -163,7 +133,7 @@ def theorem_weights(
     """Theorem 1's choice for general function classes: η = 1/(4b²), λ = √(K κ(b/K²) / (b² dc)).
 
     Then (λ/η) dc + (2K/λ) κ = 6b√(dc κ K). The simplified bound that follows in the paper has (1/16) b² Σ k δ_k for
-    R_sample; what its proof shows is H times that.
+    R_sample; its proof shows H times that.
     """
     check_positive("bound", bound)
     check_count("num_episodes", num_episodes)

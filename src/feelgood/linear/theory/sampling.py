@@ -1,4 +1,4 @@
-"""Theorem 2: what sampling may cost."""
+"""Theorem 2: the number of sampling steps."""
 
 import math
 from typing import NamedTuple
@@ -10,16 +10,6 @@ from jax.typing import ArrayLike
 from feelgood.checks import check_count, check_positive
 from feelgood.linear.theory.regret import check_sizes
 from feelgood.typing import Array, Scalar
-
-__all__ = [
-    "Curvature",
-    "Schedule",
-    "allowed_error",
-    "cumulative_steps",
-    "curvature",
-    "lmc_schedule",
-    "ulmc_schedule",
-]
 
 
 class Curvature(NamedTuple):

@@ -1,4 +1,4 @@
-# Every target sets up what it needs; a second call installs nothing.
+# Every target installs its dependencies; a second call installs nothing.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -35,7 +35,7 @@ demo: $(VENV)/.installed  ## Draw the samplers, then run the quick N-chain study
 	$(BIN)/feelgood run nchain --output runs/demo/nchain
 
 # Most of a test's time is compilation; without optimisation that takes a third less. Tests that run longer than they
-# compile ask for it, and the slow checks run what users run.
+# compile ask for it, and the slow checks run the commands of users.
 QUICK_COMPILATION := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
 	--xla_cpu_use_fusion_emitters=false
 test: $(VENV)/.installed-dev  ## Run the tests
@@ -54,13 +54,13 @@ format: $(VENV)/.installed-dev  ## Rewrite the code in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed  ## Print what noise, samplers and training cost
+bench: $(VENV)/.installed  ## Measure noise, samplers and training
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/samplers.py
 	$(BIN)/python benchmarks/nchain.py
 	$(BIN)/python benchmarks/linear.py
 
-bench-atari: $(VENV)/.installed-dev  ## Print what Atari training costs against the emulators and learning alone (best on a GPU)
+bench-atari: $(VENV)/.installed-dev  ## Measure Atari training against the emulators and learning alone (best on a GPU)
 	$(BIN)/python benchmarks/atari.py --num-lanes 20 --num-groups 2 --capacity 20000 --seconds 20
 
 docs: $(VENV)/.installed-docs  ## Build the documentation into site/

@@ -1,4 +1,4 @@
-"""What training on Atari costs, against the emulators alone and learning alone, interleaved in one run.
+"""Speed of training on Atari against the emulators alone and learning alone, interleaved in one run.
 
 python benchmarks/atari.py                        # on a GPU: the paper's protocol, 300 environments, replay of 1M
 python benchmarks/atari.py --num-lanes 20 --num-groups 2 --capacity 20000 --seconds 20     # on two cores
@@ -36,7 +36,7 @@ class Kept:
         pool.append(self)
 
     def reset(self, *, seed=None, options=None):
-        return self.env.reset(options=options)  # a seed would load the game anew
+        return self.env.reset(options=options)  # a seed would load the game again
 
     def step(self, actions):
         return self.env.step(actions)
@@ -61,7 +61,7 @@ def emulators_alone(pool, seconds):
 
 
 def device_alone(environment, make, config, hyper):
-    """A function that tells what a turn's calls take on an idle host, in seconds: act, learn, and to start learn."""
+    """A function that measures a turn's calls on an idle host, in seconds: act, learn, and the start of learn."""
     steps = external_steps(environment, make, dataclasses.replace(config, capacity=20 * config.num_envs), hyper)
     hyper = {name: np.float32(value) for name, value in hyper.items()}
     agent, lanes = steps.init(jax.random.key(0), hyper)
@@ -124,7 +124,7 @@ def main():
     parser.add_argument("--capacity", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement, about")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--evaluate", action="store_true", help="with the evaluations of a real run beside it")
+    parser.add_argument("--evaluate", action="store_true", help="with the evaluations of a real run")
     parser.add_argument("--checkpoints", action="store_true", help="keep the run on disk while it goes")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -150,7 +150,7 @@ def main():
         capacity=options.capacity,
         evaluation_period=period,
         **({} if options.evaluate else {"num_evaluation_episodes": 1, "max_evaluation_steps": 1}),
-        num_stagger_turns=1,  # what happens only at the start of a run is left out
+        num_stagger_turns=1,  # without the effects of the start of a run
     )
     emulators_alone(pool, 1.0)
     alone = config(1, 10**6, 10**6)
@@ -188,13 +188,13 @@ def main():
         )
         print(shares if name in trainings else "")
     print("where a turn's time goes in the last repeat, in ms (receive: waits for emulators, and for the actions that")
-    print("these wait for; act, learn: starts these); what a group does in the time of one of its steps")
+    print("these wait for; act, learn: starts these); the work of a group during one of its steps")
     for name, (parts, group) in details.items():
         print(f"  {name:10s} " + ", ".join(f"{part} {1e3 * value:.2f}" for part, value in parts.items()), end="; ")
         print(f"waits {1e3 * group['waiting']:.1f} for actions and steps for {1e3 * group['stepping']:.1f}")
     act, learn, start = 1e3 * np.median(calls, 0)
     print(f"  alone      acting for {alone.num_lanes} environments {act:.1f};", end=" ")
-    print(f"a call of {alone.stretch} gradient steps {learn:.1f}, of which {start:.1f} to start them")
+    print(f"a call of {alone.stretch} gradient steps {learn:.1f}, including {start:.1f} to start them")
     if "peak_bytes_in_use" in stats:
         print(f"device memory {stats['peak_bytes_in_use'] / 1e9:.1f} GB")
     if options.json:

@@ -1,12 +1,12 @@
-"""What survives of the features, and what is learnt of rare events, by update rule: a regression on a game's frames.
+"""Share of dead features, and learning of rare events, by update rule: a regression on a game's frames.
 
 python benchmarks/features.py                     # Freeway: the reward of the next three steps, in one frame of thirty
 python benchmarks/features.py --game venture      # whether one of the next three steps enters a room, in one of 1000
 
-Plays, and fits what comes with the Nature network and the sampler of FG-ULMCDQN at its Atari defaults on scaled pixels,
-by λ of the adaptive bias; with its moving averages corrected; with these and one momentum instead of two, the corrected
-form of the agent; and with Adam at the same rate, for comparison. A network that tells nothing but the mean has half
-the variance as loss.
+Plays, and fits the events with the Nature network and the sampler of FG-ULMCDQN at its Atari defaults on scaled pixels,
+by ε of the adaptive bias; with its moving averages corrected; with these and one momentum instead of two, the corrected
+form of the agent; and with Adam at the same rate, for comparison. A network that predicts only the mean has half the
+variance as loss.
 """
 
 import argparse
@@ -29,7 +29,7 @@ HALL = 13.3  # mean brightness of Venture's pictures: above it the hall, below i
 
 
 def play(game, num_steps, seed):
-    """Frames (steps, environments, 84, 84) and what happens in each step.
+    """Frames (steps, environments, 84, 84) and the events of each step.
 
     Freeway: clipped rewards of play that goes up six times in seven. Venture: where a room is entered, in play that
     holds each action for up to 24 steps.
@@ -68,7 +68,7 @@ def places(rng, num_steps, batch_size):
 
 
 def all_events(rng, frames, rewards):
-    """Examples of every event and of 512 other frames, and weights that make them what they are in the play."""
+    """Examples of every event and of 512 other frames, and weights that restore their shares in the play."""
     ahead = np.asarray(sum(rewards[STACK + i : len(rewards) - SPAN + i] for i in range(1, SPAN + 1)))
     events, others = np.argwhere(ahead > 0), np.argwhere(ahead == 0)
     time, lane = np.concatenate([events, rng.permutation(others)[:512]]).T
@@ -131,7 +131,7 @@ def main():
     parser.add_argument(
         "--hyper", nargs="*", default=[], help="others of the sampler, as in friction=100 bias_factor=1"
     )
-    parser.add_argument("--pixel-scale", type=float, default=1 / 255, help="what pixels are multiplied with")
+    parser.add_argument("--pixel-scale", type=float, default=1 / 255, help="factor of the pixels")
     parser.add_argument("--init", choices=INITS, default="torch", help="weights that networks start with")
     options = parser.parse_args()
     hyper = {**atari_hyper("fg_ulmcdqn", 1 / 255), **read_numbers("hyper", options.hyper)}
@@ -165,9 +165,9 @@ def main():
     for name, sampler in rules.items():
         for seed in options.seeds:
             loss, constant, root, shares = fit(sampler, data, options, seed)
-            told = ", ".join(f"{share:.0%}" for share in shares)
+            shown = ", ".join(f"{share:.0%}" for share in shares)
             print(f"{name:28s} seed {seed}: loss {loss:.6f} (of a constant {constant:.6f}), ", end="")
-            print(f"√v {root:.1e}, dead {told}", flush=True)
+            print(f"√v {root:.1e}, dead {shown}", flush=True)
 
 
 if __name__ == "__main__":

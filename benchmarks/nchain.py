@@ -28,7 +28,7 @@ from feelgood import agents, envs, noise
 from feelgood.training import FunctionalConfig, run_batch, trainer
 
 NUMBERS = [int(word) for word in sys.argv[1:]]
-# A third number makes the process a worker on so many cores, for `processes`.
+# A third number makes the process a worker on that number of cores, for `processes`.
 LENGTH, RUNS, *NUM_CORES = [*NUMBERS, *(25, 20)[len(NUMBERS) :]]
 NAME, BLOCKS, ROUNDS = "fg_ulmcdqn", 20, 5
 
@@ -54,7 +54,7 @@ def show(title, columns, rows):
 
 
 def batch(config, num_runs):
-    """The trainer, and seeds and hyper-parameters for so many runs."""
+    """The trainer, and seeds and hyper-parameters of the runs."""
     one = trainer(envs.nchain(LENGTH), lambda spaces, hyper: agents.make_agent(NAME, spaces, hyper), config)
     hyper = {name: jnp.full((num_runs,), value) for name, value in agents.ZOO[NAME].hyper.items()}
     return one, jax.random.split(jax.random.key(0), num_runs), hyper
@@ -154,7 +154,7 @@ def worker(num_cores):
 
 
 def start_worker(num_cores, cache):
-    """Returns a worker on so many cores, each a device, and the seconds until its first chunk was done."""
+    """Returns a worker on `num_cores` cores, each a device, and the seconds until its first chunk was done."""
     began = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, __file__, str(LENGTH), str(RUNS), str(num_cores)],

@@ -2,11 +2,11 @@
 
 python benchmarks/optimism.py
 
-Plays Venture as draws from the prior do, each environment mostly one action of its own, and trains FG-ULMCDQN on what
-was seen, every second row and column of it, without playing on. Nothing is earned, so all values should be 0; what
-lifts them is the term η·max_a Q(s₁, a). Where states look alike, an action that is taken with probability p is lifted
-until the temporal differences pull as hard: p·(1 − γⁿ)·Q = η. Actions that were hardly tried are lifted most, which is
-how the term explores; rewards that are worth less than that are drowned in it until the action has been tried.
+Plays Venture as draws from the prior do: each environment repeats mostly one action. FG-ULMCDQN is then trained on
+these frames, at half the resolution, without further play. There are no rewards, so all values should be 0; the term
+η·max_a Q(s₁, a) lifts them. If states look alike, an action that is taken with probability p is lifted until the
+temporal differences balance the term: p·(1 − γⁿ)·Q = η. Actions that were rarely tried are lifted most, which is how
+the term explores. Smaller rewards have no effect until the action has been tried.
 """
 
 import argparse

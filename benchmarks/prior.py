@@ -1,14 +1,13 @@
-"""How much what a draw from the prior does depends on what it sees, by the scale of the pixels.
+"""Dependence of the actions of draws from the prior on the observation, by the scale of the pixels.
 
 python benchmarks/prior.py --game gravitar
-python benchmarks/prior.py --game gravitar --inverse-temperatures 1e6 1e8 1e10     # what noise changes of it
+python benchmarks/prior.py --game gravitar --inverse-temperatures 1e6 1e8 1e10     # the effect of noise
 
-Each environment acts greedily on a Nature network of its own, fresh from its initialisation, as all do before anything
-is learnt. Where pixels are small the biases of the network decide, and a draw is one action for ever; with
-`--init unbiased` the scale makes no difference.
+Each environment acts greedily on its own untrained Nature network. If pixels are small, the biases of the network
+decide and a draw always takes the same action; with `--init unbiased` the scale makes no difference.
 
-With inverse temperatures, nothing is played: it tells on what share of frames of random play a fresh network acts
-otherwise once the noise of a thousand updates, and nothing else, has moved its parameters.
+With inverse temperatures, nothing is played. The script prints the share of frames of random play on which an untrained
+network changes its action after the noise of a thousand updates, without gradients.
 """
 
 import argparse
@@ -68,7 +67,7 @@ def moved_by_noise(task, stacks, scale, init, spread, num_networks, seed):
 
 
 def seen_in_random_play(task, num_steps, seed, num_envs=8, every=10):
-    """Observations of random play, one in so many of each environment."""
+    """Observations of random play, thinned in each environment."""
     rng, kept = np.random.default_rng(seed), []
 
     def watch(stacks):
@@ -101,8 +100,8 @@ def main():
                 spread = np.sqrt(1000 * 2 * options.friction * options.step_size / beta)
                 facts = (scale, options.init, spread, options.num_networks, options.seed)
                 shares[beta] = moved_by_noise(task, stacks, *facts)
-            told = ", ".join(f"{share:.1%} at {beta:.0e}" for beta, share in shares.items())
-            print(f"{options.game}, pixels × {scale:.4g}: another action after noise on {told}", flush=True)
+            shown = ", ".join(f"{share:.1%} at {beta:.0e}" for beta, share in shares.items())
+            print(f"{options.game}, pixels × {scale:.4g}: another action after noise on {shown}", flush=True)
         return
     policies = {"random play": lambda stacks: rng.integers(0, task.num_actions, len(stacks))}
     for scale in options.scales:

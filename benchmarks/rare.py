@@ -1,14 +1,14 @@
-"""What is learnt of rare rewards by temporal differences, and what survives of the features, by setting.
+"""Learning of rare rewards by temporal differences, and the share of dead features, by setting.
 
 python benchmarks/rare.py form=released form=corrected form=corrected,pixel_scale=0.0625,bias_factor=0.03
 
-Plays Venture, each action held for up to 24 steps, and trains FG-ULMCDQN on what was seen without playing on: first
-with no rewards at all, as a run begins, then with 1 for entering a room, which happens in one of 2,000 steps. Values
-should come to tell the three steps before that, which earn it, from others; and until there are rewards, different
-states should have different best actions, or there is nothing that explores.
+Plays Venture, each action held for up to 24 steps, and trains FG-ULMCDQN on these frames without further play: first
+without rewards, as at the start of a run, then with 1 for entering a room, which happens in one of 2,000 steps. The
+values of the three steps before a reward should come to differ from those of other steps. Until there are rewards,
+different states should have different best actions, or nothing explores.
 
-A setting is `name=value` with commas between: hyper-parameters of the agent, or form, init and pixel_scale. What is
-not said is as in the study of Atari on such pixels.
+A setting is `name=value` with commas between: hyper-parameters of the agent, or form, init and pixel_scale. Others are
+those of the Atari study on such pixels.
 """
 
 import argparse
@@ -27,7 +27,7 @@ STRETCH, BATCH_SIZE, DISCOUNT, TARGET_PERIOD = 50, 32, 0.99, 500
 
 
 def play(task, num_steps, num_envs):
-    """What arrives at each time, rewards being 1 where a room is entered."""
+    """The arrivals at each time, with a reward of 1 for entering a room."""
     rng, group = np.random.default_rng(0), Group(task, num_envs)
     group.begin(0, np.zeros(num_envs, int))
     action, left = rng.integers(0, task.num_actions, num_envs), rng.integers(0, 24, num_envs)
@@ -60,13 +60,13 @@ def stacks(arrivals):
 
 
 def read(setting):
-    """Of "form=corrected,bias_factor=0.03": what is a number as one."""
+    """The settings in "form=corrected,bias_factor=0.03", with numbers parsed."""
     pairs = (pair.split("=") for pair in setting.split(","))
     return {name: value if name in ("form", "init") else float(value) for name, value in pairs}
 
 
 def build(setting, task):
-    """The agent, and what a network reads of stored pixels."""
+    """The agent, and the decoder of stored pixels."""
     setting = {"form": "released", "init": "unbiased", "pixel_scale": 1 / 255, **read(setting)}
     form, init, scale = (setting.pop(name) for name in ("form", "init", "pixel_scale"))
     decode = lambda pixels: pixels.astype(jnp.float32) * scale
@@ -76,7 +76,7 @@ def build(setting, task):
 
 
 def train(agent, ring, key, state, played):
-    """STRETCH updates: the agent, the mean potential, and what its target network said of the successors."""
+    """STRETCH updates: the agent, the mean potential, and the target network's values of the successors."""
     batches = ring.sample(key, played, STRETCH * BATCH_SIZE, DISCOUNT)
     batches = jax.tree.map(lambda x: x.reshape(STRETCH, BATCH_SIZE, *x.shape[1:]), batches)
     keys = jax.random.split(key, STRETCH)
@@ -128,12 +128,12 @@ def main():
                 here, there = values(params, before).max(-1), values(params, others)
                 taken = jnp.bincount(there.argmax(-1), length=task.num_actions) / len(there)
                 there = there.max(-1)
-                told = ", ".join(f"{share:.0%}" for share in dead(params, decode(others)))
+                shown = ", ".join(f"{share:.0%}" for share in dead(params, decode(others)))
                 print(f"{setting}: {done:6d} updates, {'no ' if played is bare else ''}rewards:", end=" ")
                 print(f"value before a room {here.mean():.3f},", end=" ")
                 print(f"elsewhere {there.mean():.3f} ± {there.std():.3f},", end=" ")
                 print(f"{int((taken > 0).sum())} actions are best somewhere, one in {taken.max():.0%},", end=" ")
-                print(f"potential {potential:.1e}, dead {told}", flush=True)
+                print(f"potential {potential:.1e}, dead {shown}", flush=True)
 
 
 if __name__ == "__main__":

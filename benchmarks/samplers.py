@@ -1,4 +1,4 @@
-"""What a step of each sampler costs on one core, per parameter, beside `optax.sgd` in the same run.
+"""Time of a step of each sampler on one core, per parameter, next to `optax.sgd` in the same run.
 
     python benchmarks/samplers.py [--quick]
 
@@ -86,7 +86,7 @@ def main():
             runners[name] = runner(sampler, *shape)
         for name, sampler in zoo(constant).items():
             if name == "proximal":
-                continue  # how often it proposes depends on what it draws
+                continue  # its number of proposals is random
             runners[f"{name} without noise"] = runner(sampler, *shape)
         runners["langevin, jax.random.normal"] = runner(samplers.langevin(1e-3, normal=jax.random.normal), *shape)
         cost = measure(runners)

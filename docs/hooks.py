@@ -1,4 +1,4 @@
-"""What the site adds to the pages: files that lie beside `docs/`, and a policy against loading anything from elsewhere.
+"""Additions to the site: files outside `docs/`, and a policy against loading anything from elsewhere.
 
 Pages link to results, examples and sources where they lie in the repository. In the site such a link leads to a copy:
 `../results/nchain/lengths.png` becomes `project/results/nchain/lengths.png`, and a link to a folder leads to its
@@ -22,7 +22,7 @@ POLICY = "default-src 'self' file: data: blob: 'unsafe-inline'; base-uri 'self'"
 
 
 def on_files(files: Files, config) -> Files:
-    """Adds what pages link to beyond `docs/`."""
+    """Adds the files outside `docs/` that pages link to."""
     pages = [(file.src_uri, Path(file.abs_src_path).read_text()) for file in files.documentation_pages()]
     todo = [path for uri, text in pages for path in _outside("docs/" + uri, text)]
     done: set[str] = set()
@@ -61,7 +61,7 @@ def on_post_page(output: str, **facts) -> str:
 
 
 def on_post_template(output_content: str, template_name: str, **facts) -> str:
-    """The same for what is no page, such as 404.html."""
+    """The same for files that are not pages, such as 404.html."""
     return _closed(output_content) if template_name.endswith(".html") else output_content
 
 
@@ -93,7 +93,7 @@ def _outside(home: str, text: str) -> list[str]:
 
 
 def _page(path: str) -> tuple[str, str | None]:
-    """Where a file or folder of the repository lies in the site, and its Markdown; None for what is copied as it is."""
+    """The address of a file or folder of the repository in the site, and its Markdown; None for an unchanged copy."""
     source = ROOT / path
     if source.is_dir():
         if (source / "README.md").exists():

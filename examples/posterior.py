@@ -5,14 +5,14 @@ import jax.numpy as jnp
 
 from feelgood import samplers
 
-arms = jnp.array([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])  # what each arm looks like
+arms = jnp.array([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])  # features of each arm
 tried = jnp.array([0, 0, 0, 1])  # the third was never tried
 rewards = jnp.array([0.4, 0.6, 0.5, 0.7])
 feel_good_weight = 0.5
 
 
 def potential(w):
-    """Squared errors on what was seen, a Gaussian prior, and hope: −λ · max over arms of the value."""
+    """Squared errors on the data, a Gaussian prior, and the feel-good term −λ · max over arms of the value."""
     errors = rewards - arms[tried] @ w
     return jnp.sum(errors**2) + jnp.sum(w**2) / 2 - feel_good_weight * jnp.max(arms @ w)
 

@@ -416,7 +416,7 @@ def test_looking_at_all_observations_together_changes_nothing_but_the_number_of_
     assert num_apart == (3 if double else 2)
     assert calls == [13 if double else 7]
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), joined, apart)
-    # Other parameters are evaluated anew, and so is what the objective did not announce.
+    # Other parameters are evaluated again, as are observations that the objective did not announce.
     q_together = together(q, objective, batch)
     first, second = (q_together(p, batch.observation, None) for p in (params, 2 * params))
     assert not np.allclose(first, second)

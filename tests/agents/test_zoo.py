@@ -133,7 +133,7 @@ def learnt(request):
 
 def tolerance(name, values):
     # Noisy layers are read at their mean weights, which is not quite the mean of the values; quantiles never come to
-    # rest, as their fractions are drawn anew in every update.
+    # rest, as their fractions are drawn again in every update.
     return 0.03 + 0.03 * np.abs(values) if name in ("noisynet_dqn", "iqn") else 0.01
 
 

@@ -33,7 +33,7 @@ def tidy(scores, **columns):
 
 @pytest.fixture(scope="module")
 def rliable():
-    """rliable's library. It needs the bootstrap of arch, whose own front door does not open beside pandas 3."""
+    """rliable's library. It needs the bootstrap of arch, which cannot be imported with pandas 3."""
     found = importlib.util.find_spec("rliable") and importlib.util.find_spec("arch")
     if not found:
         pytest.skip("rliable is not installed")

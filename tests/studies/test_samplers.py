@@ -1,4 +1,4 @@
-"""The samplers study: a table beside its figure, and a folder that says what it is."""
+"""The samplers study: its table, its figure and the description of its folder."""
 
 import json
 

@@ -54,7 +54,7 @@ def test_what_cannot_run_is_refused_before_anything_is_written(tmp_path, setting
 
 @pytest.fixture
 def swept(fake_runs, tmp_path):
-    # On tuning seeds step size 2 with friction 3 looks best, by 10; on fresh seeds it is worth 5 + seed.
+    # On tuning seeds step size 2 with friction 3 looks best, by 10; on fresh seeds it scores 5 + seed.
     def score(cell, point, seed):
         if seed < FIRST_TUNING_SEED:
             return 5.0 + seed

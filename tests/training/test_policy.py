@@ -143,7 +143,7 @@ def test_the_values_of_a_policy_are_those_of_its_network_of_each_chain_and_of_ea
     assert chains.values(observations).shape == (7, 2, 3)
     np.testing.assert_allclose(chains.values(observations)[:, 0], policy.values(observations), rtol=1e-5)
     assert untrained("bootstrapped_dqn").values(observations).shape == (7, 3, 3)
-    # Quantiles are drawn anew for each seed, and their mean is what the policy acts on.
+    # Quantiles are drawn again for each seed, and the policy acts on their mean.
     quantiles = untrained("iqn")
     assert quantiles.values(observations).shape == (7, 3)
     assert not np.allclose(quantiles.values(observations), quantiles.values(observations, seed=1))

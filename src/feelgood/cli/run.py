@@ -84,10 +84,8 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
     if get_origin(hint) is Literal:
         check_choice(name, value, get_args(hint))
         return value
-    if get_origin(hint) is UnionType and value is None:
-        return None
-    if get_origin(hint) is UnionType:
-        hint = get_args(hint)[0]
+    if get_origin(hint) is UnionType:  # such as int | None
+        return value if value is None else _typed(name, value, get_args(hint)[0])
     if hint is Path and isinstance(value, str):
         return Path(value)
     if type(value) is not hint:

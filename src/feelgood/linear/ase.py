@@ -1,6 +1,5 @@
 """Algorithm 1: least-squares value iteration with approximate sampling exploration (LSVI-ASE)."""
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -8,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from feelgood.algebra import solve_positive
-from feelgood.checks import check_count, check_non_negative, check_positive
-from feelgood.linear.learning import Data, Learner, Plan, clip_values, moments, no_data
+from feelgood.checks import check_count, check_positive
+from feelgood.linear.learning import Data, Learner, Plan, clip_values, moments, no_data, prior_variance_of
 from feelgood.linear.schemes import Scheme, Stage
 from feelgood.samplers import Sampler, SamplerState
 from feelgood.typing import Array, Params, Potential, PRNGKey, Scalar
@@ -65,14 +64,10 @@ def lsvi_ase(
       measure: `(stage, start, num_updates) -> facts`, called for each stage before it is sampled from `start`.
     """
     check_count("num_updates", num_updates)
-    check_count("horizon", horizon)
-    check_positive("loss_weight", loss_weight)
-    check_non_negative("feel_good_weight", feel_good_weight)
     check_positive("inverse_temperature", inverse_temperature)
     features = jnp.asarray(features)
     d = features.shape[-1]
-    prior_variance = math.sqrt(d) * horizon if prior_variance is None else prior_variance
-    check_positive("prior_variance", prior_variance)
+    prior_variance = prior_variance_of(features, horizon, loss_weight, feel_good_weight, prior_variance)
     if measure is not None and keep_momentum:
         raise ValueError("keep_momentum must be False where a law is measured, as laws start from zero momentum")
     beta = inverse_temperature
@@ -180,12 +175,8 @@ def lsvi_ase_general(
         for this loss, whose curvature is unknown, gives a regret of NaN.
     """
     check_count("num_updates", num_updates)
-    check_count("horizon", horizon)
-    check_positive("loss_weight", loss_weight)
-    check_non_negative("feel_good_weight", feel_good_weight)
     features = jnp.asarray(features)
-    prior_variance = math.sqrt(features.shape[-1]) * horizon if prior_variance is None else prior_variance
-    check_positive("prior_variance", prior_variance)
+    prior_variance = prior_variance_of(features, horizon, loss_weight, feel_good_weight, prior_variance)
     evaluate = jax.vmap(jax.vmap(value_function.apply, (None, 0)), (None, 0))
 
     def plan(key: PRNGKey, state: Params, data: Data, first_state: Array) -> Plan:

@@ -1,14 +1,13 @@
 """Conditional posterior sampling (CPS): the feel-good posterior of all stages together."""
 
-import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from feelgood import noise
-from feelgood.checks import check_count, check_non_negative, check_positive
-from feelgood.linear.learning import Data, Learner, Plan, clip_values
+from feelgood.checks import check_count
+from feelgood.linear.learning import Data, Learner, Plan, clip_values, prior_variance_of
 from feelgood.linear.least_squares import fit
 from feelgood.typing import Array, PRNGKey, Scalar
 
@@ -93,13 +92,9 @@ def cps(
       Dann, Mohri, Zhang and Zimmert (2021), "A provably efficient model-free posterior sampling method for episodic
       reinforcement learning".
     """
-    check_count("horizon", horizon)
-    check_positive("loss_weight", loss_weight)
-    check_non_negative("feel_good_weight", feel_good_weight)
     check_count("num_particles", num_particles)
     num_states, num_actions, d = features.shape
-    prior_variance = math.sqrt(d) * horizon if prior_variance is None else prior_variance
-    check_positive("prior_variance", prior_variance)
+    prior_variance = prior_variance_of(features, horizon, loss_weight, feel_good_weight, prior_variance)
     ridge = 1 / (2 * loss_weight * prior_variance)
     spread = 1 / jnp.sqrt(2 * jnp.asarray(loss_weight, features.dtype))
     weight = jnp.asarray(feel_good_weight, features.dtype)

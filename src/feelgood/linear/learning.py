@@ -1,12 +1,13 @@
 """Learning in linear MDPs: statistics of past episodes, the record of a learner, and the loop that measures regret."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from feelgood.checks import check_count
+from feelgood.checks import check_count, check_non_negative, check_positive
 from feelgood.linear.mdps import LinearMDP, greedy, optimal_values, policy_values, tables
 from feelgood.typing import Array, PRNGKey, Scalar
 
@@ -118,6 +119,18 @@ def moments(data: Data, stage: Array | int, value: Array) -> Array:
 def clip_values(values: Array, stages_left: Scalar) -> Array:
     """Truncates to the possible returns of H − h remaining stages, [0, H − h]."""
     return jnp.clip(values, 0, stages_left)
+
+
+def prior_variance_of(
+    features: Array, horizon: int, loss_weight: Scalar, feel_good_weight: Scalar, prior_variance: Scalar | None
+) -> Scalar:
+    """Checks the weights of a feel-good posterior and returns σ² of its prior, the paper's √d·H if not given."""
+    check_count("horizon", horizon)
+    check_positive("loss_weight", loss_weight)
+    check_non_negative("feel_good_weight", feel_good_weight)
+    prior_variance = math.sqrt(features.shape[-1]) * horizon if prior_variance is None else prior_variance
+    check_positive("prior_variance", prior_variance)
+    return prior_variance
 
 
 def random_start(mdp: LinearMDP) -> Start:

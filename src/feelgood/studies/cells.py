@@ -4,9 +4,7 @@ The results of a cell depend only on the cell, so it can run anywhere; they are 
 """
 
 import dataclasses
-import hashlib
 import itertools
-import json
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,9 +105,10 @@ def _settings(cell: Cell):
 
 
 def _digest(cell: Cell) -> str:
+    from feelgood.runs.store import fingerprint
+
     whole, config, options = _settings(cell)
-    facts = [whole, list(cell.seeds), dataclasses.asdict(config), dataclasses.asdict(options)]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+    return fingerprint(whole, list(cell.seeds), dataclasses.asdict(config), dataclasses.asdict(options))
 
 
 def cell_task(cell: Cell) -> Task:

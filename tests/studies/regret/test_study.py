@@ -1,4 +1,4 @@
-"""The regret study end to end on a small lock, and what it says to bad input."""
+"""The regret study end to end on a small lock, and its errors."""
 
 import pickle
 from functools import partial

@@ -1,7 +1,5 @@
 """One run of the Atari study: its settings, its training and its table of evaluations."""
 
-import hashlib
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -68,9 +66,10 @@ def settings(run: Run) -> Settings:
 
 
 def _digest(run: Run) -> str:
+    from feelgood.runs.store import fingerprint
+
     hyper, config, options = settings(run)
-    facts = [run.game, run.agent, run.seed, hyper, asdict(config), asdict(options), dict(run.env_settings)]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+    return fingerprint(run.game, run.agent, run.seed, hyper, asdict(config), asdict(options), dict(run.env_settings))
 
 
 def run_task(run: Run, *, checkpoints: bool = True) -> Task:

@@ -8,6 +8,7 @@ import pytest
 from feelgood import noise
 from feelgood.envs import nchain
 from feelgood.networks import (
+    OneHot,
     categorical,
     ensemble,
     he_weights,
@@ -18,6 +19,7 @@ from feelgood.networks import (
     nature_convolutions,
     network,
     noisy_mlp,
+    normalized_mlp,
     over,
     partition,
     with_init,
@@ -96,6 +98,21 @@ def test_no_hidden_layer_gives_a_linear_model():
     model = mlp(KEY, 3, [], 2)
     x = jnp.arange(3.0)
     np.testing.assert_allclose(model(x), x @ model.layers[0].weight + model.layers[0].bias)
+
+
+@pytest.mark.parametrize("make", [mlp, noisy_mlp, normalized_mlp])
+def test_indices_of_one_hot_observations_give_the_values_and_gradients_of_the_vectors(make):
+    index = jnp.array([[0, 5, 3], [2, 5, 6]], jnp.uint8)  # 6 is past the end: zeros
+    vectors = jnp.asarray(np.vstack([np.eye(6), np.zeros(6)])[index], jnp.float32).reshape(2, 3, 3, 2)
+    model = ensemble(KEY, lambda key: make(key, (3, 2), [4], 2), 3)
+    if make is normalized_mlp:  # its last layer starts at 0
+        model = jax.tree.map(lambda x: x + 0.1, model)
+    for key in (None, KEY):
+        loss = lambda model, observation, key=key: jnp.sum(jnp.sin(model(observation, key=key)))
+        np.testing.assert_array_equal(model(OneHot(index), key=key), model(vectors, key=key))
+        given, wanted = (jax.grad(loss)(model, x) for x in (OneHot(index), vectors))
+        assert np.any(np.asarray(wanted.members.layers[0].weight))
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), given, wanted)
 
 
 def test_wrong_settings_are_refused_in_one_sentence():

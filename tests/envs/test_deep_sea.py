@@ -66,6 +66,14 @@ def test_observations_survive_being_stored():
     assert environment.encode(observations).dtype == np.uint8
 
 
+def test_the_index_of_a_code_is_the_place_of_its_one():
+    sea = deep_sea(4)
+    assert sea.spec.is_one_hot
+    for code in range(17):
+        vector = np.asarray(sea.decode(code)).ravel()
+        assert vector.tolist() == [float(place == code) for place in range(16)]
+
+
 def test_wind_stops_one_move_in_n_and_shakes_what_the_outer_cells_pay():
     size, num = 4, 20_000
     environment = deep_sea(size, windy=True, mapping_seed=None, move_cost=0.0)

@@ -34,8 +34,10 @@ def on_codes(
     make_model = lambda key: networks.with_init(make(key), options.init)
     plain = networks.network(make_model) if values is None else networks.network(make_model, values)
 
+    decode = networks.OneHot if spaces.is_one_hot and not is_nature(spaces, options) else spaces.decode
+
     def apply(params, frozen, code, key=None, **settings):
-        return plain.apply(params, frozen, spaces.decode(code), key, **settings)
+        return plain.apply(params, frozen, decode(code), key, **settings)
 
     return plain._replace(apply=apply, is_large=len(spaces.observation_shape) == 3)
 

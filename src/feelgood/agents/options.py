@@ -66,8 +66,17 @@ class Options:
 
 
 class Spaces(NamedTuple):
-    """Observation shape, number of actions, and the function that decodes stored observations."""
+    """Observation shape, number of actions, and how stored observations are decoded.
+
+    Attributes:
+      observation_shape: shape of one observation.
+      num_actions: number of actions.
+      decode: from the stored form of observations to observations.
+      is_one_hot: whether observations are one-hot, stored as the index of their 1 (any index past the end for zeros).
+        The networks of the zoo then look up rows of their first layer; see `feelgood.networks.OneHot`.
+    """
 
     observation_shape: tuple[int, ...]
     num_actions: int
     decode: Callable[[Any], Any] = lambda code: code
+    is_one_hot: bool = False

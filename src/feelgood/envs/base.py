@@ -26,6 +26,8 @@ class Spec(NamedTuple):
       observation_low: lower bound of every entry of an observation.
       observation_high: upper bound of every entry of an observation.
       fixed_start: whether every episode begins with the same observation, so that it need not be stored.
+      is_one_hot: whether observations are one-hot and `encode` gives the index of their 1; any index past the end
+        stands for zeros. Networks then look up rows of their first layer.
       is_random: whether `reset` or `step` draws random numbers. If neither they nor the agent do, an evaluation needs
         only one episode.
       name: its name in tables and figures.
@@ -40,6 +42,7 @@ class Spec(NamedTuple):
     fixed_start: bool = False
     is_random: bool = True
     name: str = "functional"
+    is_one_hot: bool = False
 
 
 class Step(NamedTuple):

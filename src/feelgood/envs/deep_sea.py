@@ -82,6 +82,6 @@ def deep_sea(size: int, *, windy: bool = False, move_cost: Scalar = 0.01, mappin
         after = DeepSeaState(row + 1, jnp.clip(column + jnp.where(right, moves.astype(jnp.int32), -1), 0, size - 1))
         return after, Step(show(after), reward.astype(jnp.float32), after.row >= size, jnp.zeros((), bool))
 
-    kind: dict[str, Any] = {"fixed_start": True, "is_random": windy, "name": f"deep_sea-{size}"}
+    kind: dict[str, Any] = {"fixed_start": True, "is_random": windy, "name": f"deep_sea-{size}", "is_one_hot": True}
     spec = Spec((size, size), np.dtype(np.float32), 2, size, observation_low=0, observation_high=1, **kind)
     return Environment(reset, step, spec, encode, decode)

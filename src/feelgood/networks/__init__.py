@@ -24,11 +24,13 @@ from feelgood.networks.builders import (
     with_prior,
 )
 from feelgood.networks.functional import Network, network, partition
+from feelgood.networks.layers import OneHot
 from feelgood.networks.models import Quantiles
 from feelgood.networks.weights import he_weights, with_init, zero_biases
 
 __all__ = [
     "Network",
+    "OneHot",
     "Quantiles",
     "categorical",
     "ensemble",

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-from jax.typing import ArrayLike
 
+from feelgood.networks.layers import Observation
 from feelgood.networks.models import Frozen
 from feelgood.typing import Array, Params, PRNGKey
 
@@ -24,7 +24,9 @@ def partition(model: Any) -> tuple[Params, Any, Callable[..., Any]]:
     params, rest = eqx.partition(model, jax.tree.map(eqx.is_inexact_array, model, is_leaf=is_frozen))
     frozen, static = eqx.partition(rest, eqx.is_array)
 
-    def apply(params: Params, frozen: Any, observation: ArrayLike, key: PRNGKey | None = None, **settings: Any) -> Any:
+    def apply(
+        params: Params, frozen: Any, observation: Observation, key: PRNGKey | None = None, **settings: Any
+    ) -> Any:
         return eqx.combine(params, frozen, static)(observation, key=key, **settings)
 
     return params, frozen, apply

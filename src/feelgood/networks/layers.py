@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from feelgood.typing import Array
 
@@ -14,8 +16,28 @@ def cut(flat: Array, counts: Sequence[int]) -> list[Array]:
     return [flat[start : start + count] for start, count in zip(starts, counts, strict=True)]
 
 
-def _affine(x: Array, weight: Array, bias: Array) -> Array:
-    product = x @ weight
+class OneHot(eqx.Module):
+    """One-hot vectors as the indices of their ones; an index past the end stands for a vector of zeros.
+
+    A dense layer looks up a row of its weights for each, where a matrix product would add up all rows.
+    """
+
+    index: Array
+
+    def vectors(self, length: int) -> Array:
+        """The vectors themselves, (..., length)."""
+        return jax.nn.one_hot(self.index, length)
+
+
+Observation = ArrayLike | OneHot
+"""Input of a model: observations, or the indices of one-hot ones."""
+
+
+def _affine(x: Array | OneHot, weight: Array, bias: Array) -> Array:
+    if isinstance(x, OneHot):
+        product = jnp.take(weight, x.index.astype(jnp.int32), axis=0, mode="fill", fill_value=0)
+    else:
+        product = x @ weight
     return product + jnp.broadcast_to(bias, product.shape)
 
 
@@ -26,7 +48,7 @@ class Dense(eqx.Module):
     bias: Array
     num_noise = 0
 
-    def __call__(self, x: Array, noise: Array | None = None) -> Array:
+    def __call__(self, x: Array | OneHot, noise: Array | None = None) -> Array:
         return _affine(x, self.weight, self.bias)
 
 
@@ -45,9 +67,10 @@ class NoisyDense(eqx.Module):
     def num_noise(self) -> int:
         return sum(self.weight.shape)
 
-    def __call__(self, x: Array, noise: Array | None = None) -> Array:
+    def __call__(self, x: Array | OneHot, noise: Array | None = None) -> Array:
         if noise is None:
             return _affine(x, self.weight, self.bias)
+        x = x.vectors(self.weight.shape[0]) if isinstance(x, OneHot) else x
         root = jnp.sign(noise) * jnp.sqrt(jnp.abs(noise))
         root_in, root_out = root[: self.weight.shape[0]], root[self.weight.shape[0] :]
         scaled = _affine(x * jnp.broadcast_to(root_in, x.shape), self.weight_scale, self.bias_scale)

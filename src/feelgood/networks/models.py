@@ -6,20 +6,27 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
-from feelgood.networks.layers import Convolution, Dense, cut
+from feelgood.networks.layers import Convolution, Dense, Observation, OneHot, cut
 from feelgood.noise import normal
 from feelgood.typing import Array, PRNGKey
 
 
-def _leading(observation: ArrayLike, observation_shape: tuple[int, ...]) -> tuple[int, ...]:
+def _leading(observation: Any, observation_shape: tuple[int, ...]) -> tuple[int, ...]:
     """The axes before those of one observation."""
     shape = jnp.shape(observation)
     split = len(shape) - len(observation_shape)
     if split < 0 or shape[split:] != observation_shape:
         raise ValueError(f"observation must end in shape {observation_shape}, got shape {shape}")
     return shape[:split]
+
+
+def _flat(observation: Observation, observation_shape: tuple[int, ...]) -> Array | OneHot:
+    """Observations as float32 vectors; one-hot ones stay indices."""
+    if isinstance(observation, OneHot):
+        return observation
+    leading = _leading(observation, observation_shape)
+    return jnp.asarray(observation, jnp.float32).reshape(*leading, math.prod(observation_shape))
 
 
 class MLP(eqx.Module):
@@ -31,14 +38,13 @@ class MLP(eqx.Module):
     layers: tuple[Any, ...]
     observation_shape: tuple[int, ...] = eqx.field(static=True)
 
-    def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
-        leading = _leading(observation, self.observation_shape)
-        x = jnp.asarray(observation, jnp.float32).reshape(*leading, math.prod(self.observation_shape))
+    def __call__(self, observation: Observation, key: PRNGKey | None = None) -> Array:
+        x = _flat(observation, self.observation_shape)
         counts = [layer.num_noise for layer in self.layers]
         noise = None if key is None or not any(counts) else cut(normal(key, (sum(counts),)), counts)
         for i, layer in enumerate(self.layers):
-            x = layer(jax.nn.relu(x) if i else x, None if noise is None else noise[i])
-        return x
+            x = layer(x if isinstance(x, OneHot) or i == 0 else jax.nn.relu(x), None if noise is None else noise[i])
+        return x.vectors(math.prod(self.observation_shape)) if isinstance(x, OneHot) else x
 
 
 class Convolutions(eqx.Module):
@@ -50,7 +56,7 @@ class Convolutions(eqx.Module):
     layers: tuple[Convolution, ...]
     observation_shape: tuple[int, ...] = eqx.field(static=True)
 
-    def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
+    def __call__(self, observation: Observation, key: PRNGKey | None = None) -> Array:
         leading = _leading(observation, self.observation_shape)
         x = jnp.asarray(observation, jnp.float32).reshape(math.prod(leading), *self.observation_shape)
         x = x.transpose(0, 2, 3, 1)
@@ -68,7 +74,7 @@ class Rectified(eqx.Module):
     def observation_shape(self) -> tuple[int, ...]:
         return self.model.observation_shape
 
-    def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
+    def __call__(self, observation: Observation, key: PRNGKey | None = None) -> Array:
         return jax.nn.relu(self.model(observation, key=key))
 
 
@@ -83,7 +89,7 @@ class Over(eqx.Module):
     def observation_shape(self) -> tuple[int, ...]:
         return self.trunk.observation_shape
 
-    def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
+    def __call__(self, observation: Observation, key: PRNGKey | None = None) -> Array:
         key_trunk, key_head = (None, None) if key is None else jax.random.split(key)
         features = self.trunk(observation, key=key_trunk)
         if self.gradient_scale != 1:
@@ -98,7 +104,7 @@ class Categorical(eqx.Module):
     model: Any
     num_atoms: int = eqx.field(static=True)
 
-    def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
+    def __call__(self, observation: Observation, key: PRNGKey | None = None) -> Array:
         flat = self.model(observation, key=key)
         return flat.reshape(*flat.shape[:-1], -1, self.num_atoms)
 
@@ -124,7 +130,7 @@ class ImplicitQuantiles(eqx.Module):
     num_fractions: int = eqx.field(static=True)
 
     def __call__(
-        self, observation: ArrayLike, key: PRNGKey | None = None, *, num_fractions: int | None = None
+        self, observation: Observation, key: PRNGKey | None = None, *, num_fractions: int | None = None
     ) -> Quantiles:
         count = self.num_fractions if num_fractions is None else num_fractions
         key_trunk, key_fractions, key_head = (None,) * 3 if key is None else jax.random.split(key, 3)
@@ -146,7 +152,7 @@ class Ensemble(eqx.Module):
     members: Any
     num_members: int = eqx.field(static=True)
 
-    def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
+    def __call__(self, observation: Observation, key: PRNGKey | None = None) -> Array:
         keys = None if key is None else jax.random.split(key, self.num_members)
         in_axes = (eqx.if_array(0), None, None if key is None else 0)
         call = lambda member, observation, key: member(observation, key=key)
@@ -170,10 +176,9 @@ class NormalizedMLP(eqx.Module):
     layers: tuple[Dense, ...]
     observation_shape: tuple[int, ...] = eqx.field(static=True)
 
-    def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
+    def __call__(self, observation: Observation, key: PRNGKey | None = None) -> Array:
         del key
-        leading = _leading(observation, self.observation_shape)
-        x = jnp.asarray(observation, jnp.float32).reshape(*leading, math.prod(self.observation_shape))
+        x = _flat(observation, self.observation_shape)
         *hidden, last = self.layers
         for layer in hidden:
             x = layer(x)
@@ -188,6 +193,6 @@ class WithPrior(eqx.Module):
     model: Any
     prior: Frozen
 
-    def __call__(self, observation: ArrayLike, key: PRNGKey | None = None) -> Array:
+    def __call__(self, observation: Observation, key: PRNGKey | None = None) -> Array:
         prior, scale = self.prior.value
         return self.model(observation, key=key) + jax.lax.stop_gradient(scale * prior(observation))

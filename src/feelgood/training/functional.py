@@ -98,7 +98,7 @@ def trainer(
     max_steps = spec.max_episode_steps
     check_environment(environment)
     storage = _storage(environment, config)
-    spaces = Spaces(spec.observation_shape, spec.num_actions, environment.decode)
+    spaces = Spaces(spec.observation_shape, spec.num_actions, environment.decode, spec.is_one_hot)
     num_blocks = config.evaluation_period // config.train_frequency
 
     def init(key: PRNGKey, hyper: Any) -> RunState:

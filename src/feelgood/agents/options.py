@@ -74,9 +74,12 @@ class Spaces(NamedTuple):
       decode: from the stored form of observations to observations.
       is_one_hot: whether observations are one-hot, stored as the index of their 1 (any index past the end for zeros).
         The networks of the zoo then look up rows of their first layer; see `feelgood.networks.OneHot`.
+      bound: largest absolute value of each entry of an observation, infinite if there is none; see
+        `feelgood.networks.scaled`.
     """
 
     observation_shape: tuple[int, ...]
     num_actions: int
     decode: Callable[[Any], Any] = lambda code: code
     is_one_hot: bool = False
+    bound: Any = 1.0

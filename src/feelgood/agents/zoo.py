@@ -189,6 +189,7 @@ def _ensemble(
     prior_scale: Scalar,
     member: Callable[[PRNGKey], Any],
     prior: Callable[[PRNGKey], Any],
+    is_scaled: bool = False,
 ) -> networks.Network:
     """Members with a random prior each; on images they are heads that share a trunk, and so do their priors.
 
@@ -219,6 +220,8 @@ def _ensemble(
         return networks.ensemble(key, partial(with_prior, member, prior), num_members)
 
     model = partial(with_prior, shared, shared) if is_nature(spaces, options) else separate
+    if is_scaled and not is_nature(spaces, options):
+        model = lambda key: networks.scaled(separate(key), spaces.bound, spaces.observation_shape)
     return on_codes(spaces, options, model)
 
 
@@ -250,6 +253,7 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
         hyper["prior_scale"],
         lambda key: networks.normalized_mlp(key, shape, options.hidden, num_actions),
         lambda key: networks.random_prior(key, shape, options.hidden, num_actions),
+        is_scaled=True,
     )
     powers = 10.0 ** (1 - jnp.arange(num_members) / max(num_members - 1, 1))
     settings: dict[str, Any] = {"double": options.double, "discount_powers": powers}

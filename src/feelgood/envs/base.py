@@ -83,6 +83,17 @@ class Environment(NamedTuple):
     decode: Callable[[Array], Array] = _identity
 
 
+def observation_bound(low: ArrayLike, high: ArrayLike) -> np.ndarray:
+    """Largest absolute value of each entry of an observation between `low` and `high`; from a million on, infinite.
+
+    Example:
+      >>> observation_bound([-1.2, 0.0, -3.4e38], [0.6, 0.0, 3.4e38])  # 1 where only 0 is possible
+      array([1.2, 1. , inf])
+    """
+    bound = np.maximum(np.abs(np.asarray(low, np.float64)), np.abs(np.asarray(high, np.float64)))
+    return np.where(bound == 0, 1.0, np.where(bound < 1e6, bound, np.inf))
+
+
 def check_environment(environment: Environment) -> None:
     """Checks the shapes and dtypes of `reset` and `step`, without running them.
 

@@ -16,7 +16,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from jax.typing import ArrayLike
 
 from feelgood.checks import check_choice, check_count, check_fraction, check_kind, check_positive
-from feelgood.envs.base import Environment, check_environment
+from feelgood.envs.base import Environment, check_environment, observation_bound
 from feelgood.envs.gym import GymEnv
 from feelgood.signals import SECONDS_TO_STOP, SIGNALS
 from feelgood.typing import Array
@@ -56,6 +56,7 @@ class ExternalEnvironment(NamedTuple):
       transform_reward: `reward -> reward`, applied to the rewards of training; evaluation uses raw rewards.
       reset_lanes: `(env, is_reset) -> frames`, begins new episodes in the lanes marked by bool (num_envs,) and returns
         the frames of all lanes; None if environments cannot be reset one by one.
+      observation_bound: largest absolute value of each entry of an observation, infinite if there is none.
       steps_by_itself: whether its vector environments also have `send` and `recv`, the two halves of `step`, so that
         several of them can step at the same time.
     """
@@ -71,6 +72,7 @@ class ExternalEnvironment(NamedTuple):
     transform_reward: Callable[[Array], Array] = _unchanged
     reset_lanes: Callable[[VectorEnv, np.ndarray], Any] | None = None
     steps_by_itself: bool = False
+    observation_bound: Any = 1.0
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -285,7 +287,10 @@ def vector_environment(make: Callable[[int, bool], VectorEnv], name: str = "cust
             raise ValueError(f"observations of env {name!r} must be of fixed size, got {space}")
         narrow = {"float64": np.float32, "int64": np.int32}  # the dtypes of JAX
         dtype = np.dtype(narrow.get(str(space.dtype), space.dtype))
-        return ExternalEnvironment(name, flat, tuple(space.shape), dtype, _num_actions(example))
+        bound = observation_bound(space.low, space.high)
+        return ExternalEnvironment(
+            name, flat, tuple(space.shape), dtype, _num_actions(example), observation_bound=bound
+        )
     finally:
         example.close()
 

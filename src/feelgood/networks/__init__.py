@@ -21,6 +21,7 @@ from feelgood.networks.builders import (
     normalized_mlp,
     over,
     random_prior,
+    scaled,
     with_prior,
 )
 from feelgood.networks.functional import Network, network, partition
@@ -46,6 +47,7 @@ __all__ = [
     "over",
     "partition",
     "random_prior",
+    "scaled",
     "with_init",
     "with_prior",
     "zero_biases",

@@ -8,6 +8,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
 
 from feelgood.checks import check_count, check_non_negative
 from feelgood.networks.layers import Convolution, Dense, NoisyDense, cut
@@ -21,6 +23,7 @@ from feelgood.networks.models import (
     NormalizedMLP,
     Over,
     Rectified,
+    Scaled,
     WithPrior,
 )
 from feelgood.typing import Array, PRNGKey, Scalar
@@ -242,6 +245,29 @@ def with_prior(model: Any, prior: Any, scale: Scalar = 1.0) -> WithPrior:
     return WithPrior(model, Frozen((prior, jnp.asarray(scale, jnp.float32))))
 
 
+def scaled(model: Any, bound: ArrayLike, observation_shape: Sequence[int]) -> Scaled:
+    """Divides each entry of an observation by its bound, max(|low|, |high|), before the model; zero stays zero.
+
+    Entries with an infinite bound become asinh(o), which keeps small values and takes the logarithm of large ones. The
+    bound is not trained and is saved with the model.
+
+    Args:
+      model: any model of observations.
+      bound: largest absolute value of each entry, positive or infinite; a number, or an array of the shape below.
+      observation_shape: shape of one observation.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> model = scaled(mlp(jax.random.key(0), 2, (), 1), jnp.array([1.2, 0.07]), (2,))
+      >>> bool(jnp.allclose(model(jnp.array([1.2, 0.07])), model.model(jnp.ones(2))))
+      True
+    """
+    filled = np.broadcast_to(np.asarray(bound, np.float32), tuple(observation_shape))
+    if not np.all(filled > 0):
+        raise ValueError(f"bound must be positive, got {float(filled.min())}")
+    return Scaled(model, Frozen(jnp.asarray(filled)))
+
+
 def normalized_mlp(
     key: PRNGKey, observation_shape: int | Sequence[int], hidden: Sequence[int], num_actions: int
 ) -> NormalizedMLP:
@@ -262,7 +288,8 @@ def normalized_mlp(
       [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
     """
     prior = random_prior(key, observation_shape, hidden, num_actions)
-    return eqx.tree_at(lambda model: model.layers[-1].weight, prior, replace_fn=jnp.zeros_like)
+    zero = eqx.tree_at(lambda model: model.layers[-1].weight, prior, replace_fn=jnp.zeros_like)
+    return NormalizedMLP(zero.layers, zero.observation_shape)
 
 
 def random_prior(
@@ -271,15 +298,15 @@ def random_prior(
     hidden: Sequence[int],
     num_actions: int,
     *,
-    bias_scale: float = 0.1,
+    bias_scale: float = 0.3,
 ) -> NormalizedMLP:
     """Builds a random function to add to a network as its prior; see `with_prior`.
 
     An `mlp` with PyTorch's initial weights is a poor prior on inputs of high dimension: on one-hot inputs of n numbers
     its first layer varies by 1/√n from input to input and its biases do not vary at all, so all inputs get nearly the
-    same value. Here hidden layers are normalised over their units and the last one keeps their size, so outputs have
-    mean 0 and variance 1 over draws of the prior, and two one-hot inputs have nearly independent outputs, whatever
-    their number.
+    same value. Here hidden layers are normalised over their units, and their features have mean 0, so outputs have mean
+    0 and variance 1 over draws of the prior, and two one-hot inputs have nearly independent outputs, whatever their
+    number. (Features of plain ReLUs have a common mean, which gives all inputs outputs with a correlation of about ½.)
 
     Args:
       key: randomness of the weights.
@@ -290,8 +317,8 @@ def random_prior(
 
     Example:
       >>> import jax, jax.numpy as jnp
-      >>> draw = lambda key: random_prior(key, 2500, (50, 50), 2)(jnp.eye(2500)[:2])
-      >>> values = jax.vmap(draw)(jax.random.split(jax.random.key(0), 1000))  # (draws, inputs, actions)
+      >>> draw = lambda key: random_prior(key, 100, (50, 50), 2)(jnp.eye(100)[:2])
+      >>> values = jax.vmap(draw)(jax.random.split(jax.random.key(0), 200))  # (draws, inputs, actions)
       >>> round(float(values.std()), 1)
       1.0
     """
@@ -303,9 +330,9 @@ def random_prior(
 
     def make_layer(i: int, num_inputs: int, num_outputs: int) -> Dense:
         weight = jax.random.normal(keys[i], (num_inputs, num_outputs))
-        if i == len(hidden):  # E ReLU(z)² = ½ for standard normal z
-            return Dense(weight * math.sqrt(2 / num_inputs), jnp.zeros(num_outputs))
+        if i == len(hidden):  # the variance of ReLU(z) is ½ − 1/(2π) for standard normal z
+            return Dense(weight / math.sqrt(num_inputs * (0.5 - 0.5 / math.pi)), jnp.zeros(num_outputs))
         bias = bias_scale * jax.random.normal(keys[-1], (num_outputs,)) if i == 0 else jnp.zeros(num_outputs)
         return Dense(weight if i == 0 else weight / math.sqrt(num_inputs), bias)
 
-    return NormalizedMLP(tuple(make_layer(i, *size) for i, size in enumerate(sizes)), shape)
+    return NormalizedMLP(tuple(make_layer(i, *size) for i, size in enumerate(sizes)), shape, is_centred=True)

@@ -170,11 +170,13 @@ class NormalizedMLP(eqx.Module):
 
     Hidden units have mean 0 and variance 1 before their ReLU, so an input enters by its direction, whatever its scale
     and fan-in, and values cannot grow without bound through the hidden layers: TD with a target network that follows
-    closely is stable (Gallici et al., 2025), where a plain MLP diverges.
+    closely is stable (Gallici et al., 2025), where a plain MLP diverges. If `is_centred`, features have mean 0: the
+    mean 1/√(2π) of ReLU(z) for standard normal z is subtracted.
     """
 
     layers: tuple[Dense, ...]
     observation_shape: tuple[int, ...] = eqx.field(static=True)
+    is_centred: bool = eqx.field(static=True, default=False)
 
     def __call__(self, observation: Observation, key: PRNGKey | None = None) -> Array:
         del key
@@ -184,7 +186,25 @@ class NormalizedMLP(eqx.Module):
             x = layer(x)
             centred = x - x.mean(-1, keepdims=True)
             x = jax.nn.relu(centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-6))
+            x = x - 1 / math.sqrt(2 * math.pi) if self.is_centred else x
         return last(x)
+
+
+class Scaled(eqx.Module):
+    """o ↦ model(o/bound), each entry divided by its own bound; asinh(o) for entries without a finite one.
+
+    One-hot observations that come as indices pass unchanged: their bound is 1.
+    """
+
+    model: Any
+    bound: Frozen
+
+    def __call__(self, observation: Observation, key: PRNGKey | None = None) -> Array:
+        if not isinstance(observation, OneHot):
+            o = jnp.asarray(observation, jnp.float32)
+            bound = jnp.broadcast_to(self.bound.value, o.shape)
+            observation = jnp.where(jnp.isfinite(bound), o / bound, jnp.arcsinh(o))
+        return self.model(observation, key=key)
 
 
 class WithPrior(eqx.Module):

@@ -23,7 +23,8 @@ def policy_of(agent: AgentState) -> AgentState:
 
 def spaces_of(environment: ExternalEnvironment) -> Spaces:
     """The spaces for which an agent is made."""
-    return Spaces(environment.observation_shape, environment.num_actions, environment.decode)
+    shape, bound = environment.observation_shape, environment.observation_bound
+    return Spaces(shape, environment.num_actions, environment.decode, bound=bound)
 
 
 class Acting(NamedTuple):

@@ -14,6 +14,7 @@ import numpy as np
 
 from feelgood.agents import Agent, AgentState, Spaces, check_values, constant
 from feelgood.envs import Environment, Step, check_environment
+from feelgood.envs.base import observation_bound
 from feelgood.replay import Replay, ReplayState, Transition, replay
 from feelgood.training.config import FunctionalConfig
 from feelgood.training.learning import learn
@@ -98,7 +99,8 @@ def trainer(
     max_steps = spec.max_episode_steps
     check_environment(environment)
     storage = _storage(environment, config)
-    spaces = Spaces(spec.observation_shape, spec.num_actions, environment.decode, spec.is_one_hot)
+    bound = observation_bound(spec.observation_low, spec.observation_high)
+    spaces = Spaces(spec.observation_shape, spec.num_actions, environment.decode, spec.is_one_hot, bound)
     num_blocks = config.evaluation_period // config.train_frequency
 
     def init(key: PRNGKey, hyper: Any) -> RunState:

@@ -35,14 +35,15 @@ demo: $(VENV)/.installed  ## Draw the samplers, then run the quick N-chain study
 	$(BIN)/feelgood run nchain --output runs/demo/nchain
 
 # Most of a test's time is compilation; without optimisation that takes a third less. Tests that run longer than they
-# compile ask for it, and the slow checks run the commands of users.
+# compile ask for it, and the slow checks run the commands of users. The tests of a file share a worker, so that nothing
+# is compiled twice.
 QUICK_COMPILATION := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
 	--xla_cpu_use_fusion_emitters=false
 test: $(VENV)/.installed-dev  ## Run the tests
-	XLA_FLAGS="$(XLA_FLAGS) $(QUICK_COMPILATION)" $(BIN)/python -m pytest -n 2 --durations=25
+	XLA_FLAGS="$(XLA_FLAGS) $(QUICK_COMPILATION)" $(BIN)/python -m pytest -n 2 --dist loadfile --durations=25
 
 test-slow: $(VENV)/.installed-slow  ## Run the minutes-long checks
-	$(BIN)/python -m pytest -n 2 -m slow
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
 lint: $(VENV)/.installed-dev  ## Check style, types and the direction of imports
 	$(BIN)/ruff check .

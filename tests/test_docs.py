@@ -153,12 +153,12 @@ def by_tyro(kind, words):
 
 def check_study(name: str, words: list[str]) -> None:
     from feelgood.agents import ZOO
-    from feelgood.cli.run import options_of
+    from feelgood.cli.run import study_options
     from feelgood.studies import cells
 
-    study = by_tyro(options_of(name), words)
+    study = by_tyro(study_options(name), words)
     if name == "sweep" and study is not None:
-        cells.make_environment(study.environment)
+        cells.environment_by_name(study.environment)
         for hyper in read_lists("grid", study.grid):
             check_choice("grid", hyper, ZOO[study.agent].hyper)
     if name == "atari" and study is not None:

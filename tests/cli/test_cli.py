@@ -109,7 +109,7 @@ def test_the_help_of_a_study_shows_an_example_that_its_options_accept(capsys, na
     assert call("run", name, "--help") == 0
     example = f"feelgood run {name} {STUDIES[name].example}"
     assert f"example: {example}" in " ".join(capsys.readouterr().out.split())
-    assert tyro.cli(run.options_of(name), args=shlex.split(example)[3:]) != run.options_of(name)()
+    assert tyro.cli(run.study_options(name), args=shlex.split(example)[3:]) != run.study_options(name)()
 
 
 def run_as(monkeypatch, study):
@@ -242,10 +242,10 @@ assert "matplotlib" not in sys.modules, "matplotlib"
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_options_of_every_study_come_back_from_its_manifest_as_they_were(tmp_path, name):
-    options = tyro.cli(run.options_of(name), args=shlex.split(STUDIES[name].example))
+    options = tyro.cli(run.study_options(name), args=shlex.split(STUDIES[name].example))
     with store.recorded(tmp_path, name, options):
         pass
-    restored = run.restored(run.options_of(name), store.read_study(tmp_path)["spec"])
+    restored = run.restored(run.study_options(name), store.read_study(tmp_path)["spec"])
     assert restored == options
     assert {type(value) for value in vars(restored).values()} == {type(value) for value in vars(options).values()}
 

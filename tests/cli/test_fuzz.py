@@ -12,7 +12,7 @@ import jax
 import pytest
 
 from feelgood.cli import main, run
-from feelgood.cli.run import options_of
+from feelgood.cli.run import study_options
 from feelgood.studies import STUDIES
 
 GARBAGE = [
@@ -93,7 +93,7 @@ WRONG = {int: ["x", "-1", "1.5", "nan", "9" * 5000], tuple: ["x", "-7", "💥"],
 
 def settings():
     for name in STUDIES:
-        for field in dataclasses.fields(options_of(name)):
+        for field in dataclasses.fields(study_options(name)):
             paths = "Path" in str(field.type)  # any text may be a path
             for value in () if paths else WRONG.get(type(field.default), []):
                 yield name, field.name, value
@@ -166,7 +166,7 @@ def test_places_that_are_no_study_are_refused(capsys, at_home, command):
 
 def test_specifications_with_any_value_of_any_type_are_refused(capsys, at_home):
     """A manifest is a file like any other: each option in turn holds what no option can be."""
-    base = json.loads(json.dumps(dataclasses.asdict(options_of("nchain")(output=Path("x"))), default=str))
+    base = json.loads(json.dumps(dataclasses.asdict(study_options("nchain")(output=Path("x"))), default=str))
     folder = at_home / "run"
     folder.mkdir()
     manifest = {"study": "nchain", "finished": False}

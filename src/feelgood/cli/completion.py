@@ -10,6 +10,7 @@ from feelgood.catalogue import KINDS
 from feelgood.checks import check_choice
 from feelgood.cli import COMMANDS
 from feelgood.cli.parsing import parser
+from feelgood.cli.run import study_options
 from feelgood.studies import STUDIES
 
 
@@ -45,7 +46,7 @@ def _fields(options: Any) -> list[str]:
 
 def study_flags(study: str) -> list[str]:
     """Long options of a study: the fields of its dataclass."""
-    return _fields(getattr(importlib.import_module(STUDIES[study].module), STUDIES[study].options))
+    return _fields(study_options(study))
 
 
 def _following() -> dict[str, list[str]]:

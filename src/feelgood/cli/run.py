@@ -31,7 +31,7 @@ def run(arguments: Sequence[str]) -> None:
 
 def _begin(name: str, arguments: Sequence[str], command: str) -> None:
     """Runs the study `name` with the arguments of the command."""
-    kind = options_of(name)
+    kind = study_options(name)
     options = parse_options(kind, arguments, command, f"{command} {STUDIES[name].example}")
     _run(name, options, again=shlex.join([*command.split(), *arguments]))
 
@@ -60,10 +60,10 @@ def resume(arguments: Sequence[str]) -> None:
 
         train.execute(restored(train.TrainOptions, spec), again)
     else:
-        _run(name, restored(options_of(name), spec), again)
+        _run(name, restored(study_options(name), spec), again)
 
 
-def options_of(study: str) -> Any:
+def study_options(study: str) -> Any:
     """The dataclass of a study's options."""
     return getattr(importlib.import_module(STUDIES[study].module), STUDIES[study].options)
 

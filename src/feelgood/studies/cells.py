@@ -35,7 +35,7 @@ class CellOptions(SeedOptions):
             check_count("seeds_per_task", self.seeds_per_task)
 
 
-def check_runs(num_steps: int, num_seeds: int) -> None:
+def check_budget(num_steps: int, num_seeds: int) -> None:
     """Requires a budget of whole evaluation periods, and reporting seeds below the tuning seeds."""
     check_count("num_steps", num_steps, minimum=1000)
     if num_steps % 1000:
@@ -50,7 +50,7 @@ class Cell:
     """Points × seeds of one agent in one environment.
 
     Attributes:
-      environment: name of the environment, see `make_environment`.
+      environment: name of the environment, see `environment_by_name`.
       agent: an agent of the zoo.
       stage: purpose of the cell; part of its name.
       points: hyper-parameters; others keep the agent's defaults.
@@ -73,7 +73,7 @@ class Cell:
         return f"{self.environment}/{self.agent}/{self.stage}"
 
 
-def make_environment(name: str):
+def environment_by_name(name: str):
     """A functional environment by name: `nchain-N`, `deep_sea-N`, or a diagnostic environment.
 
     Raises:
@@ -159,7 +159,7 @@ def _run(cell: Cell, progress: Any, checkpoint: Path | None):
 
     whole, config, options = _settings(cell)
     make = lambda spaces, hyper: agents.make_agent(cell.agent, spaces, hyper, options)
-    one = trainer(make_environment(cell.environment), make, config, agents.anneal)
+    one = trainer(environment_by_name(cell.environment), make, config, agents.anneal)
     pairs = list(itertools.product(range(len(whole)), cell.seeds))
     hyper = {key: jnp.asarray([whole[i][key] for i, _ in pairs], jnp.float32) for key in agents.ZOO[cell.agent].hyper}
     with progress.task(cell.name, config.num_chunks) as report:

@@ -24,7 +24,7 @@ from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 from feelgood.checks import check_choice, check_count
-from feelgood.studies.worker import Worker, set_up_jax
+from feelgood.studies.worker import Worker, configure_jax
 
 MOST_RETRIES = 3
 
@@ -269,7 +269,7 @@ def _work(run: Callable[..., Any], settings: Mapping[str, Any]) -> tuple[Any, st
     """Runs a task on a worker, with JAX set up as in the main process; also returns the device."""
     import jax
 
-    set_up_jax(settings)
+    configure_jax(settings)
     table = run(_SILENT, None)
     devices = jax.local_devices()
     return table, f"{len(devices)} x {devices[0].device_kind}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from feelgood.checks import check_count, check_names
-from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_runs, tables_of
+from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_budget, tables_of
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.nchain.study import GRIDS
 from feelgood.studies.output import write_files
@@ -46,7 +46,7 @@ class FrontierStudy(CellOptions):
             check_count("lengths", length, minimum=4)
         if sorted(set(self.lengths)) != list(self.lengths):
             raise ValueError(f"lengths must increase, got {self.lengths!r}")
-        check_runs(self.num_steps, self.num_seeds)
+        check_budget(self.num_steps, self.num_seeds)
 
     def steps(self, budget: str, length: int) -> int:
         """Environment steps of a run, in whole thousands."""

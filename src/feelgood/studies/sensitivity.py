@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feelgood.checks import check_count, check_names
-from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_runs, tables_of
+from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_budget, tables_of
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.output import write_files
 
@@ -37,7 +37,7 @@ class SensitivityStudy(CellOptions):
         super().__post_init__()
         check_names("agents", self.agents, AGENTS)
         check_count("length", self.length, minimum=4)
-        check_runs(self.num_steps, self.num_seeds)
+        check_budget(self.num_steps, self.num_seeds)
 
 
 def points() -> list[tuple[str, float]]:

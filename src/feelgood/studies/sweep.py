@@ -13,7 +13,7 @@ from typing import Any
 from feelgood.checks import check_choice, check_count
 from feelgood.choices import FORMS, Form
 from feelgood.pairs import read_lists
-from feelgood.studies.cells import Cell, CellOptions, check_runs, make_environment, tables_of
+from feelgood.studies.cells import Cell, CellOptions, check_budget, environment_by_name, tables_of
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.nchain.study import GRIDS, best, tune, tuning_seeds
 from feelgood.studies.output import markdown_table, write_files
@@ -53,7 +53,7 @@ class SweepStudy(CellOptions):
         for count in self.tuning_seeds:
             check_count("tuning_seeds", count)
         check_count("num_kept", self.num_kept)
-        check_runs(self.num_steps, self.num_seeds)
+        check_budget(self.num_steps, self.num_seeds)
 
 
 FILES = {
@@ -94,7 +94,7 @@ def _check(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> None:
     """Raises errors before anything is written: unknown environments and invalid hyper-parameters."""
     from feelgood import agents
 
-    spec = make_environment(study.environment).spec
+    spec = environment_by_name(study.environment).spec
     for name in grid:
         check_choice(f"grid of {study.agent}", name, agents.ZOO[study.agent].hyper)
     for values in itertools.product(*grid.values()):

@@ -17,7 +17,7 @@ from feelgood.signals import SIGNALS
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
-def set_up_jax(settings: Mapping[str, Any]) -> None:
+def configure_jax(settings: Mapping[str, Any]) -> None:
     """Applies settings of another process's `jax.config` to JAX."""
     import jax
 
@@ -35,7 +35,7 @@ class Worker:
       name: name of the task.
       run: `(progress, checkpoint) -> table`; must pickle.
       checkpoint: path for the task's checkpoint.
-      settings: settings of JAX, see `set_up_jax`.
+      settings: settings of JAX, see `configure_jax`.
       progress: a bar for the task's reports, see `feelgood.runs.progress`.
 
     Attributes:
@@ -137,7 +137,7 @@ def _work(pipe: Any, run: Callable[..., Any], checkpoint: Path, settings: Mappin
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # others use the accelerator too
     try:
-        set_up_jax(settings)
+        configure_jax(settings)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         pipe.send(("ready",))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

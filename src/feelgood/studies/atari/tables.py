@@ -175,6 +175,14 @@ def _share(value: float, low: float = float("nan"), high: float = float("nan")) 
 
 def as_markdown(summary: pd.DataFrame, overall: pd.DataFrame) -> str:
     """Both tables as Markdown, best agent first."""
+    text = f"{_games(summary)}\n{_notes(summary)}\n"
+    if len(overall):
+        title = "Human-normalised scores over all games, with 95% intervals by the stratified bootstrap:"
+        text += f"\n{title}\n\n{_over_games(overall)}"
+    return text
+
+
+def _games(summary: pd.DataFrame) -> str:
     head = ["game", "agent", "seeds", "frames", "maximum", "last 5", "last 10", "human-normalised", "paper, 50M frames"]
     has_published = bool(summary["published_last_10"].notna().any())
     head += ["published, last 10, same frames", "below, inside, above their range"] if has_published else []
@@ -191,38 +199,37 @@ def as_markdown(summary: pd.DataFrame, overall: pd.DataFrame) -> str:
             text = "–" if np.isnan(places[0]) else ", ".join(f"{place:.0f}" for place in places)
             cells += [_number(row["published_last_10"]), text]
         rows.append(cells)
-    lines = [
-        markdown_table(head, rows),
-        "Maximum: the best evaluation of each seed, averaged over seeds. Last 5 and last 10: the mean of the last "
-        "5 or 10 evaluations. ± is a 95% confidence interval over seeds. Human-normalised: (last 10 − random)/(human − "
-        "random). "
-        "The paper calls its scores maxima, but they agree with the last 5 evaluations of its released curves.",
-    ]
-    if has_published:
-        lines[-1] += " Below, inside, above: evaluations relative to the range of published seeds at the same frame."
-    if summary["diverged"].any():
-        which = ", ".join(
-            f"{r['diverged']} of {label(str(r['agent']))} on {r['game']}"
-            for r in summary.to_dict("records")
-            if r["diverged"]
-        )
-        lines += ["", f"Runs that diverged have no last evaluations and are left out of those means: {which}."]
-    if len(overall):
-        head = ["agent", "games", "runs", "interquartile mean", "mean", "mean, paper"]
-        rows = [
-            [
-                label(str(row["agent"])),
-                str(row["games"]),
-                str(row["runs"]),
-                _share(row["iqm"], row["iqm_low"], row["iqm_high"]),
-                _share(row["mean"], row["mean_low"], row["mean_high"]),
-                _share(row["paper_mean"]),
-            ]
-            for row in overall.sort_values("iqm", ascending=False, kind="stable").to_dict("records")
+    return markdown_table(head, rows)
+
+
+def _notes(summary: pd.DataFrame) -> str:
+    text = (
+        "Maximum: the best evaluation of each seed, averaged over seeds. Last 5 and last 10: the mean of the last 5 or "
+        "10 evaluations. ± is a 95% confidence interval over seeds. Human-normalised: (last 10 − random)/(human − "
+        "random). The paper calls its scores maxima, but they agree with the last 5 evaluations of its released curves."
+    )
+    if summary["published_last_10"].notna().any():
+        text += " Below, inside, above: evaluations relative to the range of published seeds at the same frame."
+    lost = [row for row in summary.to_dict("records") if row["diverged"]]
+    if lost:
+        which = ", ".join(f"{row['diverged']} of {label(str(row['agent']))} on {row['game']}" for row in lost)
+        text += f"\n\nRuns that diverged have no last evaluations and are left out of those means: {which}."
+    return text
+
+
+def _over_games(overall: pd.DataFrame) -> str:
+    rows = [
+        [
+            label(str(row["agent"])),
+            str(row["games"]),
+            str(row["runs"]),
+            _share(row["iqm"], row["iqm_low"], row["iqm_high"]),
+            _share(row["mean"], row["mean_low"], row["mean_high"]),
+            _share(row["paper_mean"]),
         ]
-        lines += ["", "Human-normalised scores over all games, with 95% intervals by the stratified bootstrap:", ""]
-        lines += [markdown_table(head, rows).rstrip()]
-    return "\n".join(lines) + "\n"
+        for row in overall.sort_values("iqm", ascending=False, kind="stable").to_dict("records")
+    ]
+    return markdown_table(["agent", "games", "runs", "interquartile mean", "mean", "mean, paper"], rows)
 
 
 def sensitivity(curves: pd.DataFrame) -> pd.DataFrame:

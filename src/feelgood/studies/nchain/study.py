@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_names
 from feelgood.choices import FORMS, Form
-from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_runs, tables_of
+from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_budget, tables_of
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.output import write_files
 from feelgood.studies.presets import PresetInt, fill_in
@@ -122,7 +122,7 @@ class NChainStudy(CellOptions):
             check_choice("agents, to ablate,", "steady_fg_ulmcdqn", self.agents)
         if len(set(self.lengths)) < len(self.lengths):
             raise ValueError(f"lengths must not repeat, got {self.lengths!r}")
-        check_runs(self.num_steps, self.num_seeds)
+        check_budget(self.num_steps, self.num_seeds)
         check_count("num_kept", self.num_kept)
         for count in self.tuning_seeds:
             check_count("tuning_seeds", count)

@@ -1,6 +1,6 @@
 """Tables of the regret study."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -77,69 +77,90 @@ def sampling_regret(errors: pd.DataFrame) -> pd.DataFrame:
 
 def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
     """Summary tables of the study in Markdown."""
+    return "\n".join(_SECTIONS[part](table) for part, table in tables.items())
+
+
+def _curves(curves: pd.DataFrame) -> str:
+    final = final_regret(curves)
+    mdps, bounds = list(final["mdp"].unique()), curves.groupby("mdp")["bound"].first()
+    episodes, seeds = curves["episode"].max(), curves["seed"].nunique()
     pieces = []
-    if "curves" in tables:
-        curves = tables["curves"]
-        final = final_regret(curves)
-        mdps = list(final["mdp"].unique())
-        episodes, seeds = curves["episode"].max(), curves["seed"].nunique()
-        for constants, group in final.groupby("constants", sort=False):
-            # Best mean rank over MDPs first, as each MDP has its own scale.
-            ranks = group.groupby("mdp")["regret"].rank().groupby(group["algorithm"]).mean()
-            body = []
-            for name in ranks.sort_values(kind="stable").index:
-                own = group[group["algorithm"] == name]
-                cells = {row.mdp: f"{row.regret:.1f} ± {row.ci:.1f}" for row in own.itertuples()}
-                body.append([label(str(name)), *(cells.get(mdp, "–") for mdp in mdps)])
-            bounds = curves.groupby("mdp")["bound"].first()
-            bound = "Theorem 1's bound for LSVI-ASE, exact draws, its own constants"
-            body.append([bound, *(f"{bounds[mdp]:.3g}" for mdp in mdps)])
-            title = f"Regret after {episodes:,} episodes, {constants} constants, {seeds} seeds"
-            pieces.append(f"## {title}\n\n" + markdown_table(["algorithm", *mdps], body))
-    if "exponents" in tables:
-        fits = exponents(tables["exponents"]).set_index(["algorithm", "of"])
-        body = []
-        for name in fits.index.get_level_values(0).unique():
-            claimed = claimed_exponents(name)
-            row = [label(name)]
-            for of in ("T", "d", "d − 2", "H"):
-                found = fits.loc[(name, of)] if (name, of) in fits.index else None
-                if of != "d − 2":
-                    row.append("–" if claimed is None else f"{claimed[of]:g}")
-                row.append("–" if found is None else f"{found['exponent']:.2f} ± {found['ci']:.2f}")
-            body.append(row)
-        head = ["algorithm", "T, claimed", "measured", "d, claimed", "measured", "d − 2, measured", "H, claimed"]
-        head += ["measured"]
-        pieces.append("## Exponents of regret (hypercube)\n\n" + markdown_table(head, body))
-    if "budget" in tables:
-        table = tables["budget"]
-        body = []
-        for (mdp, name), own in table.groupby(["mdp", "sampler"], sort=False):
-            for budget, group in own.groupby("budget"):
-                mean, error = interval(group["regret"])
-                body.append(
-                    [str(mdp), str(name), f"{budget}", f"{group['gradients'].mean():.1f}", f"{mean:.1f} ± {error:.1f}"]
-                )
-        pieces.append(
-            "## Regret by gradient budget\n\n"
-            + markdown_table(["MDP", "sampler", "budget", "gradients", "regret"], body)
-        )
-    if "errors" in tables:
-        body = [
-            [row.sampler, f"{row.steps}", f"{row.sampling:.0f}", f"{row.regret:.0f}", f"{row.origin:.0f}"]
-            for row in sampling_regret(tables["errors"]).itertuples()
-        ]
-        head = ["sampler", "J", "Σ α_k δ_k", "regret", "bound for exact draws"]
-        pieces.append("## Bound on the cost of sampling error, and measured regret\n\n" + markdown_table(head, body))
-    if "complexity" in tables:
-        body = []
-        for (name, varied), own in tables["complexity"].groupby(["scheme", "varied"], sort=False):
-            fit = own.iloc[0]
-            theorem = "–" if pd.isna(fit["theorem"]) else f"{fit['theorem']:g}"
-            measured = f"{fit['exponent']:.2f} [{fit['low']:.2f}, {fit['high']:.2f}]"
-            body.append([str(name), {"error": "1/error"}.get(str(varied), str(varied)), theorem, measured])
-        head = ["scheme", "of", "theory", "measured"]
-        pieces.append(
-            "## Exponents of the gradients needed for a given total variation\n\n" + markdown_table(head, body)
-        )
+    for constants, group in final.groupby("constants", sort=False):
+        # Best mean rank over MDPs first, as each MDP has its own scale.
+        ranks = group.groupby("mdp")["regret"].rank().groupby(group["algorithm"]).mean()
+        rows = []
+        for name in ranks.sort_values(kind="stable").index:
+            own = group[group["algorithm"] == name]
+            cells = {row.mdp: f"{row.regret:.1f} ± {row.ci:.1f}" for row in own.itertuples()}
+            rows.append([label(str(name)), *(cells.get(mdp, "–") for mdp in mdps)])
+        bound = "Theorem 1's bound for LSVI-ASE, exact draws, its own constants"
+        rows.append([bound, *(f"{bounds[mdp]:.3g}" for mdp in mdps)])
+        title = f"Regret after {episodes:,} episodes, {constants} constants, {seeds} seeds"
+        pieces.append(_section(title, ["algorithm", *mdps], rows))
     return "\n".join(pieces)
+
+
+def _exponents(table: pd.DataFrame) -> str:
+    fits = exponents(table).set_index(["algorithm", "of"])
+    rows = []
+    for name in fits.index.get_level_values(0).unique():
+        claimed = claimed_exponents(name)
+        row = [label(name)]
+        for of in ("T", "d", "d − 2", "H"):
+            found = fits.loc[(name, of)] if (name, of) in fits.index else None
+            if of != "d − 2":
+                row.append("–" if claimed is None else f"{claimed[of]:g}")
+            row.append("–" if found is None else f"{found['exponent']:.2f} ± {found['ci']:.2f}")
+        rows.append(row)
+    head = [
+        "algorithm",
+        "T, claimed",
+        "measured",
+        "d, claimed",
+        "measured",
+        "d − 2, measured",
+        "H, claimed",
+        "measured",
+    ]
+    return _section("Exponents of regret (hypercube)", head, rows)
+
+
+def _budget(table: pd.DataFrame) -> str:
+    rows = []
+    for (mdp, name, budget), own in table.groupby(["mdp", "sampler", "budget"], sort=False):
+        mean, error = interval(own["regret"])
+        rows.append([str(mdp), str(name), f"{budget}", f"{own['gradients'].mean():.1f}", f"{mean:.1f} ± {error:.1f}"])
+    return _section("Regret by gradient budget", ["MDP", "sampler", "budget", "gradients", "regret"], rows)
+
+
+def _errors(table: pd.DataFrame) -> str:
+    rows = [
+        [row.sampler, f"{row.steps}", f"{row.sampling:.0f}", f"{row.regret:.0f}", f"{row.origin:.0f}"]
+        for row in sampling_regret(table).itertuples()
+    ]
+    head = ["sampler", "J", "Σ α_k δ_k", "regret", "bound for exact draws"]
+    return _section("Bound on the cost of sampling error, and measured regret", head, rows)
+
+
+def _complexity(table: pd.DataFrame) -> str:
+    rows = []
+    for (name, varied), own in table.groupby(["scheme", "varied"], sort=False):
+        fit = own.iloc[0]
+        theorem = "–" if pd.isna(fit["theorem"]) else f"{fit['theorem']:g}"
+        measured = f"{fit['exponent']:.2f} [{fit['low']:.2f}, {fit['high']:.2f}]"
+        rows.append([str(name), {"error": "1/error"}.get(str(varied), str(varied)), theorem, measured])
+    title = "Exponents of the gradients needed for a given total variation"
+    return _section(title, ["scheme", "of", "theory", "measured"], rows)
+
+
+def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return f"## {title}\n\n{markdown_table(head, rows)}"
+
+
+_SECTIONS: dict[str, Callable[[pd.DataFrame], str]] = {
+    "curves": _curves,
+    "exponents": _exponents,
+    "budget": _budget,
+    "errors": _errors,
+    "complexity": _complexity,
+}

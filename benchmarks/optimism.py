@@ -1,11 +1,11 @@
-"""How high the feel-good term lifts values where nothing is earned, by its weight η.
+"""How high the feel-good term lifts values where nothing is earned, by its weight λ.
 
 python benchmarks/optimism.py
 
 Plays Venture as draws from the prior do: each environment repeats mostly one action. FG-ULMCDQN is then trained on
 these frames, at half the resolution, without further play. There are no rewards, so all values should be 0; the term
-η·max_a Q(s₁, a) lifts them. If states look alike, an action that is taken with probability p is lifted until the
-temporal differences balance the term: p·(1 − γⁿ)·Q = η. Actions that were rarely tried are lifted most, which is how
+λ·max_a Q(s₁, a) lifts them. If states look alike, an action that is taken with probability p is lifted until the
+temporal differences balance the term: p·(1 − γⁿ)·Q = λ. Actions that were rarely tried are lifted most, which is how
 the term explores. Smaller rewards have no effect until the action has been tried.
 """
 
@@ -57,7 +57,7 @@ def play(task, num_steps, own_action, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--game", default="venture")
-    parser.add_argument("--weights", type=float, nargs="+", default=[0.0, 3e-4, 1e-3], help="values of η")
+    parser.add_argument("--weights", type=float, nargs="+", default=[0.0, 3e-4, 1e-3], help="values of λ")
     parser.add_argument("--num-updates", type=int, default=10_000)
     parser.add_argument("--num-steps", type=int, default=3000, help="that each environment plays")
     parser.add_argument("--own-action", type=float, default=0.7, help="how often an environment takes its own action")
@@ -81,7 +81,7 @@ def main():
             if (i + 1) * STRETCH % 2500 == 0:
                 action = int(ahead[0, 0].argmax())
                 bound = weight / taken[action] / (1 - DISCOUNT**N_STEP)
-                print(f"η = {weight:g}, {(i + 1) * STRETCH:6d} updates:", end=" ")
+                print(f"λ = {weight:g}, {(i + 1) * STRETCH:6d} updates:", end=" ")
                 print(f"best value {ahead.max(-1).mean():.3f}, mean {ahead.mean():.3f},", end=" ")
                 print(f"potential {potential:.1e};", end=" ")
                 print(f"action {action} is lifted towards {bound:.2f}", flush=True)

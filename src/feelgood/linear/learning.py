@@ -57,7 +57,7 @@ class Learner(NamedTuple):
 
 
 Start = Callable[[PRNGKey, Array], Array]
-"""`(key, gaps) -> first state`: who picks it. `gaps[s]` is V*(s) − V^π(s) for the policy of the last episode."""
+"""`(key, gaps) -> first state` of an episode. `gaps[s]` is V*(s) − V^π(s) for the policy of the last episode."""
 
 
 class Curve(NamedTuple):
@@ -75,7 +75,7 @@ class Curve(NamedTuple):
 
 
 def no_data(features: Array, horizon: int) -> Data:
-    """Nothing seen yet."""
+    """Data before the first episode."""
     num_states, num_actions, d = features.shape
     zeros = lambda *shape: jnp.zeros((horizon, *shape), features.dtype)
     return Data(
@@ -89,7 +89,7 @@ def no_data(features: Array, horizon: int) -> Data:
 
 
 def add_episode(data: Data, features: Array, states: Array, actions: Array, rewards: Array) -> Data:
-    """Takes one episode in by rank-one updates.
+    """Adds one episode by rank-one updates.
 
     Args:
       data: the past.
@@ -157,7 +157,7 @@ def learn(key: PRNGKey, mdp: LinearMDP, learner: Learner, num_episodes: int, sta
       mdp: where to learn.
       learner: any of this package, or yours.
       num_episodes: K.
-      start: who picks first states; `random_start` if not given.
+      start: chooses first states; `random_start` if not given.
 
     Returns:
       The regret of every episode. Each costs the same time, however many came before.

@@ -122,8 +122,8 @@ def from_optax(transform: optax.GradientTransformation) -> Sampler:
     """Turns an Optax gradient transformation into a sampler.
 
     A plain optimiser is the case β = ∞: it adds no noise. A transformation whose `update` takes a `key` (as those of
-    this package do) is a sampler proper. Optimisers that evaluate the loss again, such as `optax.lbfgs`, find `value`,
-    `grad` and `value_fn` among their arguments.
+    this package do) is a sampler proper. Optimisers that evaluate the loss again, such as `optax.lbfgs`, get `value`,
+    `grad` and `value_fn`.
 
     Example:
       >>> import jax, optax
@@ -174,7 +174,7 @@ def first_order(init: Callable, update: Callable) -> Sampler:
 
 
 def to_optax(sampler: Sampler) -> optax.GradientTransformationExtraArgs:
-    """Hands out a first-order sampler as an Optax gradient transformation, for use in your own loop.
+    """Returns a first-order sampler as an Optax gradient transformation, for use in your own loop.
 
     Its `update` needs the parameters and, by name, a key: `update(gradient, state, params, key=key)`. It chains with
     other transformations like any optimiser.
@@ -220,8 +220,8 @@ def sample(
       sampler: any sampler of this package.
       potential: U, held fixed along the chain.
       params: where the chain starts: a pytree of floating-point arrays, or a number. Leaves that are not arrays or not
-        floating-point (functions and counters in a model of Equinox, say) are not changed, and `potential` finds them
-        in their places.
+        floating-point (functions and counters in a model of Equinox, say) are not changed, and `potential` gets them in
+        their places.
       num_steps: steps taken after the burn-in.
       burn_in: steps taken first, whose positions are not returned.
       thin: keep every `thin`-th position only.

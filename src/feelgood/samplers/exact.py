@@ -1,7 +1,7 @@
 """Exact draws where the posterior is known: Gaussians, with and without a feel-good term.
 
-Their target is in their arguments; the potential handed to `step` is not looked at and may be None. They serve where Q
-is linear, and as the reference that approximate samplers are held against.
+Their arguments define the target; `step` ignores its potential, which may be None. They are for linear Q, and the
+reference for approximate samplers.
 """
 
 from typing import NamedTuple

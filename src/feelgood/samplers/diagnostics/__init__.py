@@ -1,4 +1,4 @@
-"""Telling whether a sampler is right: exact laws on quadratics, distances between laws, and statistics of chains."""
+"""Diagnostics of samplers: exact laws on quadratics, distances between laws, and statistics of chains."""
 
 from feelgood.samplers.diagnostics.chains import (
     autocorrelation,

@@ -68,11 +68,9 @@ def test_training_on_external_environments_stops_on_sigterm_and_goes_on(tmp_path
     assert "continuing from step" in said
 
 
-# Known fault: SIGTERM during the imports stops the process, at times with the exit code of SIGINT.
-EARLY = pytest.param(signal.SIGTERM, 0.8, marks=pytest.mark.xfail(reason="exit code of SIGINT", strict=False))
-
-
-@pytest.mark.parametrize(("signum", "delay"), [(signal.SIGINT, 0.3), (signal.SIGINT, 1.5), EARLY])
+@pytest.mark.parametrize(
+    ("signum", "delay"), [(signal.SIGINT, 0.3), (signal.SIGINT, 1.5), (signal.SIGTERM, 0.8), (signal.SIGTERM, 1.8)]
+)
 def test_a_signal_in_the_first_seconds_is_never_swallowed(tmp_path, signum, delay):
     process = start(*nchain(tmp_path), preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
     time.sleep(delay)  # Python itself may not have started yet; then there is nothing to say
@@ -88,6 +86,19 @@ def test_a_signal_in_the_first_seconds_is_never_swallowed(tmp_path, signum, dela
     ours, *ignored = said.split("Exception ignored in")
     assert "Traceback" not in ours
     assert all("_xla_gc_callback" in report and report.count("Traceback") == 1 for report in ignored)
+
+
+EXECUTED = """
+import os, signal
+from feelgood import cli
+cli._call = lambda arguments: exec("os.kill(os.getpid(), signal.SIGTERM)\\nwhile True: pass", globals())
+cli.main([])
+"""
+
+
+def test_an_interrupt_inside_executed_text_has_the_exit_code_of_its_signal():
+    done = subprocess.run([sys.executable, "-c", EXECUTED], capture_output=True, text=True, timeout=GUARD)
+    assert (done.returncode, done.stderr) == (143, "\nstopped\n")
 
 
 DEAF = """

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NoReturn
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 SECONDS_TO_STOP = 8.0
@@ -27,7 +27,7 @@ class _Request:
 
 def was_received() -> bool:
     """Whether a signal asked this process to stop, under `listening`."""
-    return bool(_Request.signum)
+    return _Request.is_listening and bool(_Request.signum)
 
 
 def exit_code() -> int:
@@ -49,7 +49,20 @@ def _interrupt(signum: int, frame: Any) -> None:
     if _Request.signum and time.monotonic() - _Request.time < _SAME_REQUEST:
         return
     _note(signum)
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            # An exception inside an import may crash a half-loaded extension, or turn into another error.
+            _end()
+        frame = frame.f_back
     raise KeyboardInterrupt
+
+
+def _end() -> NoReturn:
+    """Ends the process at once, with a sentence on how to continue if work has begun."""
+    again = f" at the last checkpoint; to continue: {_Request.command}" if _Request.command else ""
+    with suppress(OSError):
+        os.write(2, f"\nstopped{again}\n".encode())
+    os._exit(exit_code())
 
 
 def _handlers() -> dict[int, Any]:
@@ -120,7 +133,7 @@ def listening() -> Iterator[None]:
         _restore(previous)
         signal.set_wakeup_fd(wakeup)
         os.close(write)
-        _Request.is_listening, _Request.signum = False, 0
+        _Request.is_listening = False
 
 
 def _forget_wakeup() -> None:
@@ -142,10 +155,7 @@ def _watch(read: int) -> None:
     while True:
         seconds = None if deadline is None else max(deadline - time.monotonic(), 0.0)
         if not select.select([read], [], [], seconds)[0]:
-            again = f": {_Request.command}" if _Request.command else ", run the command again"
-            with suppress(OSError):
-                os.write(2, f"\nstopped at the last checkpoint; to continue{again}\n".encode())
-            os._exit(exit_code())
+            _end()
         numbers = os.read(read, 64)
         if not numbers:
             os.close(read)

@@ -8,7 +8,7 @@ import pytest
 
 from feelgood.agents import AgentState
 from feelgood.training.curve import Curve, Point
-from feelgood.training.evaluation import Evaluator
+from feelgood.training.evaluation import Evaluator, Played
 
 
 class Ends(Evaluator):
@@ -21,8 +21,8 @@ class Ends(Evaluator):
         self.asked.append((key, policy, Future()))
         return self.asked[-1][2]
 
-    def end(self, number, *returns):
-        self.asked[number][2].set_result((np.asarray(returns), np.full(len(returns), 7.0)))
+    def end(self, number, *returns, num_cut=0):
+        self.asked[number][2].set_result(Played(np.asarray(returns), np.full(len(returns), 7.0), num_cut))
 
 
 @pytest.fixture
@@ -78,6 +78,17 @@ def test_points_that_no_turn_ended_at_are_left_out(curve, evaluator, told):
         curve.collect(step)
     assert [p.step for p in told] == [0, 75]
     assert curve.reported_steps() == [0, 75]
+
+
+def test_the_best_policy_is_that_of_the_highest_return_and_the_later_one_of_equals(curve, evaluator):
+    for number, (step, value) in enumerate([(0, 1.0), (30, 4.0), (60, 2.0), (90, 4.0)]):
+        curve.add(point(step))
+        curve.evaluate(step, policy(step))
+        assert curve.best_step() == [None, 0, 30, 30][number]
+        evaluator.end(number, value, num_cut=number)
+        curve.collect(step)
+    assert curve.best == (90, policy(90))
+    assert curve.num_cut == 6
 
 
 def test_a_point_with_parameters_that_are_not_finite_has_no_evaluation(curve, told):

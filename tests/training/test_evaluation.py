@@ -92,7 +92,7 @@ def played_by_hand(i):
     """The evaluation of `asked` number i."""
     key_seed, key_context, key_act = jax.random.split(jax.random.key(i), 3)
     seed, context = int(jax.random.randint(key_seed, (), 0, 2**30)), begin(key_context, NUM_EPISODES, 2)
-    returns, lengths = [], []
+    returns, lengths, num_cut = [], [], 0
     for lane in range(NUM_EPISODES):
         name, total, time = (seed + lane) % 39, 0, 0
         while time < min(2 + name, MAX_STEPS):
@@ -102,7 +102,8 @@ def played_by_hand(i):
             total += time * action
         returns.append(total)
         lengths.append(time)
-    return returns, lengths
+        num_cut += 2 + name > MAX_STEPS
+    return returns, lengths, num_cut
 
 
 @pytest.mark.parametrize("num_places", [1, 3])
@@ -117,8 +118,9 @@ def test_each_evaluation_is_what_it_would_be_alone(num_places, by_themselves):
         answers = [future.result(60) for future in asked(these, range(7))]
     finally:
         these.close()
-    for i, (returns, lengths) in enumerate(answers):
-        expected_returns, expected_lengths = played_by_hand(i)
+    for i, (returns, lengths, num_cut) in enumerate(answers):
+        expected_returns, expected_lengths, expected_cut = played_by_hand(i)
+        assert num_cut == expected_cut
         np.testing.assert_array_equal(returns, expected_returns)
         np.testing.assert_array_equal(lengths, expected_lengths)
     if by_themselves:

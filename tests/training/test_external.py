@@ -227,7 +227,7 @@ def test_a_run_that_dies_goes_on_from_its_last_checkpoint_with_agent_replay_and_
     with pytest.raises(Killed):
         train(ENVIRONMENT, make_agent, TAKING_TURNS, HYPER, 3, report=die, **settings)
     turns, agent, lanes, curve = saved[-1]
-    assert turns * 2 >= 160
+    assert turns * 2 >= 158  # a checkpoint every turn; the evaluation may arrive in its own turn, before the checkpoint
     # Rows that arrived after the checkpoint have been written by then, as a killed process leaves them.
     restored, said, begin = [], [], external._Run._begin
 
@@ -250,6 +250,15 @@ def test_a_run_that_dies_goes_on_from_its_last_checkpoint_with_agent_replay_and_
     assert all(np.isfinite(point.return_) for point in outcome.curve)
     with pytest.raises(ValueError, match="belongs to another run"):
         train(ENVIRONMENT, make_agent, TAKING_TURNS, HYPER, 4, **settings)
+    # A finished run keeps its agent, curve and best policy, and no frames.
+    assert (tmp_path / "run" / "frames.bin").stat().st_size == 0
+    assert (tmp_path / "run" / f"evaluating-{outcome.best_step}.npz").exists()
+    again = train(ENVIRONMENT, make_agent, TAKING_TURNS, HYPER, 3, **settings)
+    # As text, because NaN differs from itself.
+    assert (again.num_steps, repr(again.curve), again.best_step) == (0, repr(outcome.curve), outcome.best_step)
+    equal(again.best, outcome.best)
+    top = max(point.return_ for point in outcome.curve)
+    assert outcome.best_step == max(point.step for point in outcome.curve if point.return_ == top)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -324,6 +333,16 @@ def test_a_point_that_no_turn_ends_at_is_left_out_and_the_next_is_told_of(tmp_pa
     told, config = [], dataclasses.replace(CONFIG, num_steps=79, evaluation_period=39)
     outcome = train(ENVIRONMENT, make_agent, config, HYPER, 3, report=told.append, folder=tmp_path)
     assert [point.step for point in outcome.curve] == [point.step for point in told] == [0, 40, 80]
+
+
+def test_evaluations_that_do_not_end_are_cut_off_with_one_message():
+    said, config = [], dataclasses.replace(CONFIG, num_steps=40, evaluation_period=8, max_evaluation_steps=1)
+    outcome = train(ENVIRONMENT, make_agent, config, HYPER, 3, say=said.append)
+    assert {point.episode_length for point in outcome.curve} == {1.0}
+    assert said == [
+        "evaluation episodes of telling were cut off after 1 steps, because the environment had not ended them; "
+        "the setting max_evaluation_steps changes this"
+    ]
 
 
 def test_every_second_it_says_how_far_it_is_and_how_fast(monkeypatch):

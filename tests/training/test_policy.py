@@ -231,6 +231,27 @@ def tamper(folder, **changes):
     (folder / "policy.json").write_text(json.dumps({**about, **changes}))
 
 
+ELSEWHERE = {"environment": {"kind": "gym", "name": "Line-v7", "settings": {}}}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("Line-v7", {}, "env 'Line-v7' cannot be made"),
+        ("no_such:X-v0", {}, "whose module would be imported; pass environment, or allow_import=True"),
+        ("CartPole-v1", {"wheels": 3}, "wheels"),
+    ],
+)
+def test_a_policy_acts_without_its_environment_and_names_it_when_it_has_to_play(folder, name, settings, message):
+    whole = load_policy(folder)
+    tamper(folder, environment={"kind": "gym", "name": name, "settings": settings})
+    found, seen = load_policy(folder), np.linspace(-1, 1, 8).reshape(4, 2)
+    np.testing.assert_array_equal(found(seen), whole(seen))
+    for play in (lambda: found.evaluate(2), lambda: found.record("film.gif")):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            play()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -248,13 +269,16 @@ def tamper(folder, **changes):
             {"environment": {"kind": "shell", "name": "x", "settings": {}}},
             "kind of environment must be one of 'gym', 'atari'",
         ),
-        ({"environment": {"kind": "gym", "name": "Line-v7", "settings": {}}}, "env 'Line-v7' cannot be made"),
-        (
-            {"environment": {"kind": "gym", "name": "no_such:X-v0", "settings": {}}},
-            "whose module would be imported; pass environment, or allow_import=True",
-        ),
         ({"environment": {"kind": "gym", "name": "CartPole-v1", "settings": {}}}, "expected float32(4, 4)"),
-        ({"environment": {"kind": "gym", "name": "CartPole-v1", "settings": {"wheels": 3}}}, "wheels"),
+        (
+            {"frames": {"shape": [2], "dtype": "float33", "num_actions": 2}, **ELSEWHERE},
+            "value in policy.json is not valid",
+        ),
+        (
+            {"frames": {"shape": [-2], "dtype": "float32", "num_actions": 2}, **ELSEWHERE},
+            "value in policy.json is not valid",
+        ),
+        ({"frames": None, **ELSEWHERE}, "env 'Line-v7' cannot be made"),
         ({"num_chains": 0}, "num_chains must be a whole number of at least 1, got 0"),
     ],
 )
@@ -303,6 +327,35 @@ def test_damaged_arrays_give_one_sentence_and_no_code_is_run(folder):
         load_policy(folder)
 
 
+def test_arrays_that_would_inflate_are_refused_before_they_do(folder):
+    with np.load(folder / "policy.npz") as file:
+        arrays = {name: file[name] for name in file.files}
+    large = {**arrays, "sampler/params/layers/0/weight": np.zeros((3000, 3000), np.float32)}
+    for write, found, why in (
+        (np.savez_compressed, arrays, "is compressed"),
+        (np.savez_compressed, large, "is compressed"),
+        (np.savez, large, "is larger than the array"),
+    ):
+        data = io.BytesIO()
+        write(data, **found)
+        (folder / "policy.npz").write_bytes(data.getvalue())
+        tamper(folder, arrays=hashlib.sha256(data.getvalue()).hexdigest())
+        with pytest.raises(ValueError, match=why):
+            load_policy(folder)
+
+
+def test_the_module_of_an_environment_is_imported_only_if_that_is_allowed(folder, tmp_path, monkeypatch):
+    (tmp_path / "payload_of_a_policy.py").write_text("raise SystemExit('code was run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    tamper(folder, environment={"kind": "gym", "name": "payload_of_a_policy:X-v0", "settings": {}})
+    found = load_policy(folder)
+    for play in (lambda: found.evaluate(1), lambda: found.record(tmp_path / "film.gif")):
+        with pytest.raises(ValueError, match="whose module would be imported"):
+            play()
+    with pytest.raises(SystemExit, match="code was run"):
+        load_policy(folder, allow_import=True)
+
+
 def test_what_is_your_own_must_be_given_again(tmp_path, policy):
     environment = own(Line)
     mine = Policy(environment, policy.make_agent, policy.hyper, policy.state, origin=Origin("own", "Line"))
@@ -310,7 +363,7 @@ def test_what_is_your_own_must_be_given_again(tmp_path, policy):
     with pytest.raises(ValueError, match="needs your own agent; pass make_agent to load_policy"):
         load_policy(tmp_path)
     with pytest.raises(ValueError, match="needs your own environment; pass environment to load_policy"):
-        load_policy(tmp_path, make_agent=policy.make_agent)
+        load_policy(tmp_path, make_agent=policy.make_agent).evaluate(1)
     loaded = load_policy(tmp_path, make_agent=policy.make_agent, environment=environment)
     np.testing.assert_array_equal(loaded.evaluate(3), policy.evaluate(3))
 

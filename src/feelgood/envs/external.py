@@ -1,6 +1,8 @@
 """External environments, which step outside XLA: vector environments of Gymnasium and of ALE, as lanes of frames."""
 
 import contextlib
+import copy
+import inspect
 import multiprocessing
 import os
 import signal
@@ -23,6 +25,7 @@ from feelgood.typing import Array
 
 __all__ = [
     "ExternalEnvironment",
+    "as_external",
     "atari",
     "functional_as_external",
     "gym_environment",
@@ -59,6 +62,7 @@ class ExternalEnvironment(NamedTuple):
       observation_bound: largest absolute value of each entry of an observation, infinite if there is none.
       steps_by_itself: whether its vector environments also have `send` and `recv`, the two halves of `step`, so that
         several of them can step at the same time.
+      time_limit: steps after which it ends every episode; None if that is unknown.
     """
 
     name: str
@@ -73,6 +77,7 @@ class ExternalEnvironment(NamedTuple):
     reset_lanes: Callable[[VectorEnv, np.ndarray], Any] | None = None
     steps_by_itself: bool = False
     observation_bound: Any = 1.0
+    time_limit: int | None = None
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -161,6 +166,7 @@ def atari(
         transform_reward=sign if clip_rewards else _unchanged,
         reset_lanes=lambda env, is_reset: env.reset(options={"reset_mask": is_reset})[0],
         steps_by_itself=True,
+        time_limit=27_000,  # ALE's 108,000 frames
     )
 
 
@@ -287,12 +293,82 @@ def vector_environment(make: Callable[[int, bool], VectorEnv], name: str = "cust
             raise ValueError(f"observations of env {name!r} must be of fixed size, got {space}")
         narrow = {"float64": np.float32, "int64": np.int32}  # the dtypes of JAX
         dtype = np.dtype(narrow.get(str(space.dtype), space.dtype))
-        bound = observation_bound(space.low, space.high)
         return ExternalEnvironment(
-            name, flat, tuple(space.shape), dtype, _num_actions(example), observation_bound=bound
+            name,
+            flat,
+            tuple(space.shape),
+            dtype,
+            _num_actions(example),
+            observation_bound=observation_bound(space.low, space.high),
+            time_limit=_time_limit(example),
         )
     finally:
         example.close()
+
+
+def _time_limit(env: VectorEnv) -> int | None:
+    """The limit in the environment's specification, or that of a `TimeLimit` wrapper."""
+    if env.spec is not None and env.spec.max_episode_steps:
+        return int(env.spec.max_episode_steps)
+    with contextlib.suppress(Exception):  # a vector environment of another library may raise anything
+        if isinstance(env.unwrapped, SyncVectorEnv):
+            return int(env.unwrapped.get_attr("_max_episode_steps")[0])
+    return None
+
+
+def as_external(env: Any, name: str | None = None) -> ExternalEnvironment:
+    """An external environment from an environment in any other form.
+
+    Args:
+      env: an `ExternalEnvironment`, which is returned; a functional environment; a Gymnasium environment, of which
+        copies are made; a class of Gymnasium environments, or a function without arguments that makes one; or a
+        function `(num_envs, training) -> VectorEnv`.
+      name: its name in tables; the name of the environment or its class if not given.
+
+    Raises:
+      ValueError: if it is none of these.
+    """
+    if isinstance(env, ExternalEnvironment):
+        return env
+    if isinstance(env, Environment):
+        return functional_as_external(env)
+    if isinstance(env, VectorEnv):
+        raise ValueError("env must not be a vector environment; pass a function (num_envs, training) -> VectorEnv")
+    if not callable(env):
+        check_kind("env", env, gymnasium.Env, "a name, an environment, its class, or a function that makes one")
+    if not isinstance(env, gymnasium.Env | type) and _num_required(env):
+        return vector_environment(env, name or "custom")
+    make = partial(_copied, env) if isinstance(env, gymnasium.Env) else env
+    one = make()
+    check_kind("result of env", one, gymnasium.Env, "a gymnasium.Env")
+    own_name = one.spec.id if one.spec is not None else type(one.unwrapped).__name__
+    one.close()
+
+    def several(num_envs: int, training: bool) -> VectorEnv:
+        del training
+        return SyncVectorEnv([make] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+
+    return vector_environment(several, name or own_name)
+
+
+def _num_required(function: Callable) -> int:
+    """Number of arguments without defaults."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # a function of a compiled module
+        return 0
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(each.kind in kinds and each.default is each.empty for each in parameters)
+
+
+def _copied(env: gymnasium.Env) -> gymnasium.Env:
+    try:
+        return copy.deepcopy(env)
+    except Exception as error:  # whatever its parts raise
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"env {env} cannot be copied ({why}); pass a function without arguments that makes it"
+        ) from error
 
 
 def functional_as_external(environment: Environment) -> ExternalEnvironment:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from feelgood.agents import AgentState
-from feelgood.training.evaluation import Evaluator
+from feelgood.training.evaluation import Evaluator, Played
 from feelgood.typing import PRNGKey
 
 
@@ -48,6 +48,8 @@ class Curve:
     Attributes:
       rows: a row for each point, its fields in order; NaN for values that have not arrived.
       num_reported: points that have been reported, or were never due.
+      num_cut: evaluation episodes that were cut off.
+      best: step and policy of the highest return so far, the later one of equals; None if there is none.
     """
 
     def __init__(
@@ -60,8 +62,9 @@ class Curve:
     ):
         self.num_steps, self.period, self.evaluator, self.key, self.report = num_steps, period, evaluator, key, report
         self.rows = np.full((-(-num_steps // period) + 1, len(Point._fields)), np.nan)
-        self.num_reported = 0
-        self._evaluations: dict[int, Future] = {}
+        self.num_reported, self.num_cut = 0, 0
+        self.best: tuple[int, AgentState] | None = None
+        self._evaluations: dict[int, tuple[Future[Played], AgentState]] = {}
 
     def index(self, step: int) -> int:
         """The point that was last due at a step; the last one is due at the end of the budget."""
@@ -86,14 +89,17 @@ class Curve:
     def evaluate(self, step: int, policy: AgentState) -> None:
         """Starts the evaluation of a point."""
         index = self.index(step)
-        self._evaluations[index] = self.evaluator.submit(jax.random.fold_in(self.key, index), policy)
+        self._evaluations[index] = self.evaluator.submit(jax.random.fold_in(self.key, index), policy), policy
 
     def collect(self, step: int) -> None:
         """Takes in finished evaluations, and reports all points up to the first that is incomplete."""
-        for index, future in list(self._evaluations.items()):
+        for index, (future, policy) in list(self._evaluations.items()):
             if future.done():
-                returns, lengths = future.result()
-                self.rows[index, 1:4] = returns.mean(), returns.std(), lengths.mean()
+                played = future.result()
+                self.rows[index, 1:4] = played.returns.mean(), played.returns.std(), played.lengths.mean()
+                self.num_cut += played.num_cut
+                if self.best_step() == self.rows[index, 0]:
+                    self.best = int(self.rows[index, 0]), policy
                 del self._evaluations[index]
         while self.num_reported < len(self.rows) and self.num_reported not in self._evaluations:
             if not np.isnan(self.rows[self.num_reported, 0]):
@@ -108,7 +114,12 @@ class Curve:
 
     def wait(self, seconds: float) -> None:
         """Waits for the evaluations in progress."""
-        wait(self._evaluations.values(), timeout=seconds)
+        wait([future for future, _ in self._evaluations.values()], timeout=seconds)
+
+    def best_step(self) -> int | None:
+        """Step of the highest return in the rows, the last one of equals."""
+        known = [(row[1], row[0]) for row in self.rows if not np.isnan(row[:2]).any()]
+        return int(max(known)[1]) if known else None
 
     def reported_steps(self) -> list[int]:
         """Steps of the points that have been reported."""

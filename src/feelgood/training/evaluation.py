@@ -52,12 +52,13 @@ class Episodes:
       returns: returns of the episodes so far, (lanes,).
       lengths: their steps so far, (lanes,).
       is_over: whether all have ended.
+      num_cut: episodes that were cut off.
     """
 
     def __init__(self, env: Any, environment: ExternalEnvironment, *, seed: int, max_steps: int):
         self._env, self._environment, self._max_steps = env, environment, max_steps
         self._playing = np.ones(env.num_envs, bool)
-        self.time, self.is_over = 0, False
+        self.time, self.is_over, self.num_cut = 0, False, 0
         self.returns, self.lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, int)
         self.frames = self._shown(env.reset(seed=seed)[0])
         self.observations = stacked(None, self.frames, self._playing, environment.stack)
@@ -80,6 +81,7 @@ class Episodes:
         self._playing &= ~(terminated | truncated)
         self.time += 1
         self.is_over = self.time == self._max_steps or not self._playing.any()
+        self.num_cut = int(self._playing.sum()) if self.is_over else 0
         # A lane whose episode is over plays on without being counted; its stack may span two episodes.
         none = np.zeros(len(self._playing), bool)
         self.observations = stacked(self.observations, self.frames, none, self._environment.stack)
@@ -115,13 +117,28 @@ def play(
     return episodes.returns, episodes.lengths
 
 
-Answer = tuple[np.ndarray, np.ndarray]
+def random_return(environment: ExternalEnvironment, num_episodes: int, max_steps: int, seed: int = 0) -> float:
+    """The mean return of episodes with uniformly random actions."""
+    draws, env = np.random.default_rng(seed), environment.make(num_episodes, False)
+    act = lambda time, observations: draws.integers(environment.num_actions, size=num_episodes)
+    try:
+        return float(play(env, environment, act, seed=seed, max_steps=max_steps)[0].mean())
+    finally:
+        env.close()
+
+
+class Played(NamedTuple):
+    """The episodes of an evaluation: returns and lengths, (episodes,), and how many were cut off."""
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    num_cut: int
 
 
 class _Asked(NamedTuple):
     """An evaluation that waits for its turn."""
 
-    answer: "Future[Answer]"
+    answer: "Future[Played]"
     key: Array
     agent: Any
 
@@ -131,7 +148,7 @@ class _Place:
     """A slot in which evaluations are played one after the other, in the same environments."""
 
     env: Any = None  # made on first use
-    answer: "Future[Answer] | None" = None  # None if the place is free
+    answer: "Future[Played] | None" = None  # None if the place is free
     episodes: Any = None
 
     def end(self, error: BaseException | None = None) -> None:
@@ -139,7 +156,7 @@ class _Place:
         assert self.answer is not None
         answer, self.answer = self.answer, None
         if error is None:
-            answer.set_result((self.episodes.returns, self.episodes.lengths))
+            answer.set_result(Played(self.episodes.returns, self.episodes.lengths, self.episodes.num_cut))
             return
         answer.set_exception(error)
         env, self.env = self.env, None  # its state is unknown after an error
@@ -189,8 +206,8 @@ class Evaluator:
         self._thread = threading.Thread(target=self._work, name="evaluation", daemon=True)
         self._thread.start()
 
-    def submit(self, key: Array, agent: Any) -> "Future[Answer]":
-        """Queues an evaluation of `policy_of(agent)`, for returns and lengths. Blocks if the queue is full."""
+    def submit(self, key: Array, agent: Any) -> "Future[Played]":
+        """Queues an evaluation of `policy_of(agent)`. Blocks if the queue is full."""
         if self._is_closing.is_set():
             raise RuntimeError("the evaluator is closed")
         self._room.acquire()

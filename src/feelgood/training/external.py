@@ -44,6 +44,9 @@ class Outcome(NamedTuple):
     Attributes:
       curve: one point for each evaluation, starting with the untrained network.
       agent: the agent's final state.
+      best: the policy with the highest evaluation return, the later one of equals. As the best of several noisy
+        evaluations, this return is too high on average.
+      best_step: its environment step.
       seconds: time by part of the loop ("receive", "act", "learn", "rest", and "total") since this process began the
         run; and the mean time that the groups' threads spent "waiting" for actions and "stepping" environments.
       num_steps: environment steps in that time.
@@ -51,6 +54,8 @@ class Outcome(NamedTuple):
 
     curve: list[Point]
     agent: AgentState
+    best: AgentState
+    best_step: int
     seconds: dict[str, float]
     num_steps: int
 
@@ -108,10 +113,10 @@ def train(
     if num_evaluators is None:
         num_evaluators = 1 if jax.default_backend() == "cpu" else 4
     steps = external_steps(environment, make_agent, config, hyper, schedule)
-    run = _Run(environment, steps, config, hyper, seed, num_evaluators, report, tick)
+    run = _Run(environment, steps, config, hyper, seed, num_evaluators, report, tick, say)
     try:
         if folder is not None:
-            run.keep(folder, f"{label} seed {seed} {config}", checkpoint_seconds, say)
+            run.keep(folder, f"{label} seed {seed} {config}", checkpoint_seconds)
         return run.go()
     finally:
         run.close()
@@ -130,8 +135,9 @@ class _Run:
         num_evaluators: int,
         report: Callable[[Point], None],
         tick: Callable[[int, float], None],
+        say: Callable[[str], None],
     ):
-        self.environment, self.steps, self.config, self.tick = environment, steps, config, tick
+        self.environment, self.steps, self.config, self.tick, self.say = environment, steps, config, tick, say
         self.hyper = jax.tree.map(jnp.asarray, dict(hyper))
         key_init, self.key_act, self.key_learn, key_evaluate, key_envs = jax.random.split(jax.random.key(seed), 5)
         self.seed_envs = int(jax.random.randint(key_envs, (), 0, 2**30))
@@ -177,19 +183,21 @@ class _Run:
 
     # On disk.
 
-    def keep(self, folder: Path, label: str, checkpoint_seconds: float, say: Callable[[str], None]) -> None:
+    def keep(self, folder: Path, label: str, checkpoint_seconds: float) -> None:
         """Keeps the run in a folder from now on; continues a run that is already there."""
-        self.checkpoint_seconds, self.num_spare, self.say = checkpoint_seconds, self.config.num_rows // 8 + 1, say
+        self.checkpoint_seconds, self.num_spare = checkpoint_seconds, self.config.num_rows // 8 + 1
         row = self.lanes.frames.frame[0]
         self.journal = Journal(folder, label, self.config.num_rows, 2 * self.num_spare, row)
         found = self.journal.restore(self._all_but_frames())
         if found is not None:
             self.agent, lanes, counters, rows = found
             self.counters, self.curve.rows = _Counters(*(x.item() for x in counters)), np.array(rows)
-            self.lanes.frames.frame.delete()  # memory may not suffice for two rings
-            stored = jnp.asarray(self.journal.rows(self.counters.turns))
-            self.lanes = lanes._replace(frames=lanes.frames._replace(frame=stored))
-            say(f"continuing from step {self.step}; the environments begin new episodes")
+            frames = self.lanes.frames.frame
+            if not self._is_trained():  # a finished run keeps no frames
+                frames.delete()  # memory may not suffice for two rings
+                frames = jnp.asarray(self.journal.rows(self.counters.turns))
+            self.lanes = lanes._replace(frames=lanes.frames._replace(frame=frames))
+            self.say(f"continuing from step {self.step}; the environments begin new episodes")
             self._evaluate_again(self.journal.snapshots(jax.eval_shape(policy_of, self.agent)))
         self.saved, self.saved_turns = time.monotonic(), self.counters.turns
         self.wait = min(checkpoint_seconds, SECONDS_TO_FIRST_CHECKPOINT)
@@ -197,7 +205,9 @@ class _Run:
     def _evaluate_again(self, snapshots: Mapping[int, Any]) -> None:
         """Starts the evaluations that were in progress; removes the points whose policies are lost, with a message."""
         assert self.journal is not None
-        waiting = self.curve.unevaluated_steps()
+        waiting, best = self.curve.unevaluated_steps(), self.curve.best_step()
+        if best is not None and best in snapshots:
+            self.curve.best = best, snapshots[best]
         for step in waiting:
             policy = policy_of(self.agent) if step == self.step else snapshots.get(step)
             if policy is not None:
@@ -207,7 +217,7 @@ class _Run:
             self.say(
                 f"the evaluation at step {step} is lost, because its policy cannot be read; the curve leaves it out"
             )
-        for step in snapshots.keys() - set(waiting):
+        for step in snapshots.keys() - {*waiting, best}:
             self.journal.forget(step)
 
     def _all_but_frames(self) -> Any:
@@ -221,7 +231,8 @@ class _Run:
     def _checkpoint(self) -> None:
         assert self.journal is not None
         copy = lambda leaf: jnp.copy(leaf) if isinstance(leaf, jax.Array) else leaf.copy()
-        self.journal.checkpoint(jax.tree.map(copy, self._all_but_frames()), self.curve.reported_steps())
+        evaluated = [step for step in self.curve.reported_steps() if step != self.curve.best_step()]
+        self.journal.checkpoint(jax.tree.map(copy, self._all_but_frames()), evaluated)
         self.saved, self.saved_turns = time.monotonic(), self.counters.turns
         self.wait = self.checkpoint_seconds
 
@@ -265,14 +276,13 @@ class _Run:
     def go(self) -> Outcome:
         """Runs to the end of the budget."""
         config, first_turn = self.config, self.counters.turns
-        num_turns = -(-config.num_steps // config.num_lanes)
         lap, seconds = time.monotonic, dict.fromkeys(("receive", "act", "learn", "rest"), 0.0)
         self._begin()
         self.ticked = lap(), self.step
         if self.counters.turns == 0:
             self._evaluate()
         with stop_on_signal() as stop:
-            while self.counters.turns < num_turns and not stop.is_set() and self.curve.is_alive(self.step):
+            while not self._is_trained() and not stop.is_set():
                 t0 = lap()
                 arrival = self.group.receive()
                 t1 = lap()
@@ -295,16 +305,33 @@ class _Run:
             self._keep_end()  # before waiting for the last evaluations
             while self.curve.is_waiting() and not stop.is_set():
                 self.curve.wait(0.2)
-                self.curve.collect(self.step)
+                self._collect()
             if stop.is_set():
                 raise Interrupted
-        self.curve.collect(self.step)
+        self._collect()
         self._keep_end()
+        if self.journal is not None:
+            self.journal.release()
         seconds["total"] = lap() - self.began
         for name in ("waiting", "stepping"):
             seconds[name] = float(np.mean([getattr(group, f"seconds_{name}") for group in self.groups]))
         num_steps = (self.counters.turns - first_turn) * config.num_lanes
-        return Outcome(self.curve.points(), self.agent, seconds, num_steps)
+        best_step, best = self.curve.best or (self.step, policy_of(self.agent))
+        return Outcome(self.curve.points(), self.agent, best, best_step, seconds, num_steps)
+
+    def _collect(self) -> None:
+        """Takes in finished evaluations, and reports the first that was cut off."""
+        before = self.curve.num_cut
+        self.curve.collect(self.step)
+        if self.curve.num_cut and not before:
+            self.say(
+                f"evaluation episodes of {self.environment.name} were cut off after {self.config.max_evaluation_steps} "
+                "steps, because the environment had not ended them; the setting max_evaluation_steps changes this"
+            )
+
+    def _is_trained(self) -> bool:
+        """Whether the budget is used up, or the parameters are no longer finite."""
+        return self.step >= self.config.num_steps or not self.curve.is_alive(self.step)
 
     def _keep_end(self) -> None:
         """Writes the last checkpoint; if the disk fails, the result is still returned."""
@@ -362,7 +389,7 @@ class _Run:
         if index > self.curve.index(self.step - self.config.num_lanes):
             self._evaluate()
         if self.curve.is_waiting() or self.curve.num_reported <= index:
-            self.curve.collect(self.step)
+            self._collect()
         if self.journal is not None and self._checkpoint_is_due():
             self._checkpoint()
 

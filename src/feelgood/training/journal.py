@@ -53,7 +53,7 @@ class Journal:
         num_kept = self._frames.stat().st_size if self._frames.exists() else None
         self._is_whole = num_kept is not None and num_kept >= num_bytes
         self._file = open_own(self._frames, os.O_RDWR | os.O_CREAT)
-        if self._is_whole or not self._state.exists():  # otherwise `restore` refuses, this time and the next
+        if self._is_whole or not self._state.exists():  # otherwise `rows` refuses, this time and the next
             self._allocate(num_bytes, is_new=num_kept is None)
         self._calls: queue.Queue[Callable[[], None] | None] = queue.Queue(maxsize=64)
         self._error: Exception | None = None
@@ -137,20 +137,19 @@ class Journal:
             for path in self._folder.glob("evaluating-*.npz"):
                 path.unlink(missing_ok=True)
             return None
-        found = checkpoint.load(self._state, like, self._label)
-        if not self._is_whole:
-            raise ValueError(
-                f"checkpoint {self._state} has lost its frames: {self._frames} is missing or too short; "
-                f"delete {self._folder} to start again"
-            )
-        return found
+        return checkpoint.load(self._state, like, self._label)
 
     def rows(self, num_written: int) -> np.ndarray:
         """The rows of the replay after `num_written` arrivals, in the order of the replay; zeros elsewhere.
 
         Raises:
-          ValueError: if a row does not match its checksum.
+          ValueError: if the file is too short, or a row does not match its checksum.
         """
+        if not self._is_whole:
+            raise ValueError(
+                f"checkpoint {self._state} has lost its frames: {self._frames} is missing or too short; "
+                f"delete {self._folder} to start again"
+            )
         table = np.zeros((self._num_rows, *self._shape), self._dtype)
         for index in range(max(num_written - self._num_rows, 0), num_written):
             found = os.pread(self._file, self._row_bytes + _CHECKSUM, self._offset(index))
@@ -175,6 +174,10 @@ class Journal:
     def forget(self, step: int) -> None:
         """Deletes a snapshot."""
         self._snapshot(step).unlink(missing_ok=True)
+
+    def release(self) -> None:
+        """Frees the disk space of the rows, which a finished run no longer needs."""
+        self._put(lambda: os.ftruncate(self._file, 0))
 
     def close(self) -> None:
         """Writes the remaining calls to disk and closes the file."""

@@ -1,6 +1,7 @@
 """Policies: trained agents that act, are evaluated and recorded; `policy_files` writes them to a folder."""
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -69,7 +70,7 @@ def zoo_agent(name: str, options: Options) -> Callable[[Spaces, Any], Agent]:
     return lambda spaces, hyper: ZOO[name].make(spaces, hyper, options)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Policy:
     """A trained agent, as it acts in evaluation.
 
@@ -83,6 +84,7 @@ class Policy:
       options: options of an agent of the zoo.
       num_chains: number of chains in its state.
       schedule: `(hyper, progress) -> hyper`.
+      training: the seed and the settings of the run that trained it.
     """
 
     environment: ExternalEnvironment
@@ -94,6 +96,11 @@ class Policy:
     options: Options = field(default_factory=Options)
     num_chains: int = 1
     schedule: Callable[[Any, Scalar], Any] = anneal
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        seed = f", seed {self.training['seed']}" if "seed" in self.training else ""
+        return f"Policy({self.agent} in {self.environment.name}{seed})"
 
     @property
     def is_finite(self) -> bool:
@@ -156,19 +163,21 @@ class Policy:
             key_act, np.int32(time), self.state, context, observations, hyper
         )
 
-    def evaluate(self, num_episodes: int = 20, seed: int = 0, *, max_steps: int = 27_000) -> np.ndarray:
+    def evaluate(self, num_episodes: int = 20, seed: int = 0, *, max_steps: int | None = None) -> np.ndarray:
         """Plays whole episodes in parallel, in new environments.
 
         Args:
           num_episodes: number of episodes.
           seed: seed of the environments and of the agent's random choices.
-          max_steps: episodes are cut off after this number of steps.
+          max_steps: episodes are cut off after this number of steps, with a warning; by default after as many as in the
+            evaluations of its training, or 27,000.
 
         Returns:
           Their returns, sums of raw rewards, (num_episodes,).
         """
         check_count("num_episodes", num_episodes)
         check_count("seed", seed, minimum=0)
+        max_steps = self.training.get("max_evaluation_steps", 27_000) if max_steps is None else max_steps
         check_count("max_steps", max_steps)
         evaluator = Evaluator(
             self.environment,
@@ -179,9 +188,14 @@ class Policy:
             max_steps=max_steps,
         )
         try:
-            return evaluator.submit(jax.random.fold_in(jax.random.key(seed), _EVALUATION), self.state).result()[0]
+            key = jax.random.fold_in(jax.random.key(seed), _EVALUATION)
+            played = evaluator.submit(key, self.state).result()
         finally:
             evaluator.close()
+        if played.num_cut:
+            which = f"{played.num_cut} of {num_episodes} episodes"
+            warnings.warn(f"{which} did not end and were cut off after {max_steps} steps (max_steps)", stacklevel=2)
+        return played.returns
 
     def record(
         self, path: str | Path, seed: int = 0, *, max_steps: int = 2000, frames_per_second: int | float = 30
@@ -236,11 +250,12 @@ class Policy:
     def _recorded(self) -> tuple[Any, Callable[[np.ndarray], np.ndarray]]:
         """An environment, and a function from its newest frame to a picture."""
         environment, name = self.environment, self.environment.name
+        env = environment.make(1, False)  # raises an error if its module must not be imported
         if self.origin.kind == "gym":
-            environment = make_environment(
-                self.origin._replace(settings={**self.origin.settings, "render_mode": "rgb_array"})
-            )
-        env = environment.make(1, False)
+            env.close()
+            settings = {**self.origin.settings, "render_mode": "rgb_array"}
+            environment = make_environment(self.origin._replace(settings=settings))
+            env = environment.make(1, False)
         if getattr(env, "render_mode", None) == "rgb_array":
 
             def rendered(frame: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal
-from feelgood.checks import check_count, check_kind
-from feelgood.envs import Environment
-from feelgood.envs.external import ExternalEnvironment, functional_as_external, vector_environment
+from feelgood.checks import check_choice, check_count
+from feelgood.envs.external import ExternalEnvironment, as_external
 from feelgood.files import atomically
 from feelgood.runs import store
 from feelgood.runs.machine import describe_machine
@@ -58,7 +57,9 @@ def save_policy(folder: str | Path, policy: Policy) -> list[Path]:
             "name": policy.origin.name,
             "settings": dict(policy.origin.settings),
         },
+        "frames": _frames(policy.environment),
         "num_chains": policy.num_chains,
+        "training": dict(policy.training),
         "arrays": hashlib.sha256(data).hexdigest(),
         "versions": describe_machine()["versions"],
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -73,20 +74,45 @@ def save_policy(folder: str | Path, policy: Policy) -> list[Path]:
     return paths
 
 
-def find_policy(run: str | Path) -> Path:
-    """The folder of the policy of a run: `run` itself, or a folder in it.
+def _frames(environment: ExternalEnvironment) -> dict[str, Any] | None:
+    """What acting without the environment needs; None if observations have to be stacked or decoded."""
+    if environment.stack > 1 or environment.decode is not ExternalEnvironment._field_defaults["decode"]:
+        return None
+    dtype = str(np.dtype(environment.frame_dtype))
+    return {"shape": list(environment.frame_shape), "dtype": dtype, "num_actions": environment.num_actions}
+
+
+def find_policies(run: str | Path, kind: str = "policy") -> list[Path]:
+    """The folders of the policies of a run: `run` itself, or folders in `run/policy`.
+
+    Args:
+      run: folder of a run or of a policy.
+      kind: "policy" for the final policies, "best_policy" for the best ones.
 
     Raises:
-      ValueError: if there is none, or more than one.
+      ValueError: if there is none.
     """
     run = Path(run)
-    found = [path.parent for path in (run / "policy.json", run / "policy" / "policy.json") if path.exists()]
-    found = found or sorted(path.parent for path in (run / "policy").glob("*/policy.json"))
+    for folder in (run, run / kind):
+        if (folder / "policy.json").exists():
+            return [folder]
+    found = sorted(path.parent for path in (run / kind).rglob("policy.json"))
+    found = found or sorted(path.parent for path in run.glob("seed-*/policy.json"))
     if not found:
         why = ": no policy.json lies there" if run.is_dir() else ": there is no such folder"
         if (run / "manifest.json").exists() and not store.read_study(run)["finished"]:
             why = f" yet: its run is unfinished (feelgood resume {run} goes on with it)"
         raise ValueError(f"folder {run} holds no policy{why}")
+    return found
+
+
+def find_policy(run: str | Path) -> Path:
+    """The folder of the only policy of a run; see `find_policies`.
+
+    Raises:
+      ValueError: if there is none, or more than one.
+    """
+    found = find_policies(run)
     if len(found) > 1:
         raise ValueError(f"folder {run} holds several policies; choose one of {', '.join(map(str, found))}")
     return found[0]
@@ -107,7 +133,7 @@ def load_policy(
     folder: str | Path,
     *,
     make_agent: Callable[[Spaces, Any], Agent] | None = None,
-    environment: ExternalEnvironment | Environment | Callable[[int, bool], Any] | None = None,
+    environment: Any = None,
     allow_import: bool = False,
 ) -> Policy:
     """Reads a policy written by `save_policy`. Loading runs no code from the folder.
@@ -115,8 +141,9 @@ def load_policy(
     Args:
       folder: the folder of the policy, or of its run.
       make_agent: your own agent; by default the agent of the zoo.
-      environment: your own environment, as for `feelgood.train`: an `ExternalEnvironment`, a functional environment, or
-        a function `(num_envs, training) -> VectorEnv`; or another environment with the same spaces.
+      environment: your own environment in any form that `feelgood.envs.external.as_external` takes, or another
+        environment with the same spaces. By default it is made by its name; if that fails, the policy acts on
+        observations, and `evaluate` and `record` raise the error.
       allow_import: whether an environment with a name such as "module:Name-v0" may import its module. Set it only for
         policies that you trust.
 
@@ -147,7 +174,29 @@ def load_policy(
         missing = sorted(ZOO[about["agent"]].hyper.keys() - hyper.keys())
         if missing:
             raise ValueError(f"policy {folder} does not fit agent {about['agent']!r}: it lacks {', '.join(missing)}")
-    if environment is None:
+    environment = _environment(folder, origin, about, allow_import) if environment is None else as_external(environment)
+    init = acting(environment, make_agent, anneal, about["num_chains"]).init
+    shapes = jax.eval_shape(init, jax.random.key(0), jax.tree.map(jnp.float32, hyper))
+    like = jax.eval_shape(policy_of, shapes)
+    state = _read(folder, about["arrays"], like)
+    training = about["training"] if isinstance(about.get("training"), dict) else {}
+    return Policy(
+        environment,
+        make_agent,
+        hyper,
+        state,
+        about["agent"],
+        origin,
+        options,
+        about["num_chains"],
+        training=training,
+    )
+
+
+def _environment(folder: Path, origin: Origin, about: Mapping[str, Any], allow_import: bool) -> ExternalEnvironment:
+    """The environment of a policy. If it cannot be made, a stand-in: the policy acts, and cannot be evaluated."""
+    check_choice("kind of environment", origin.kind, ("gym", "atari", OWN))
+    try:
         if origin.kind == OWN:
             raise ValueError(f"policy {folder} needs your own environment; pass environment to load_policy")
         if origin.kind == "gym" and ":" in origin.name and not allow_import:
@@ -155,17 +204,22 @@ def load_policy(
                 f"policy {folder} plays env {origin.name!r}, whose module would be imported; "
                 "pass environment, or allow_import=True (--allow-import) if you trust the policy"
             )
-        environment = make_environment(origin)
-    elif isinstance(environment, Environment):
-        environment = functional_as_external(environment)
-    elif callable(environment):
-        environment = vector_environment(environment, origin.name)
-    check_kind("environment", environment, ExternalEnvironment, "an ExternalEnvironment, an Environment or a function")
-    init = acting(environment, make_agent, anneal, about["num_chains"]).init
-    shapes = jax.eval_shape(init, jax.random.key(0), jax.tree.map(jnp.float32, hyper))
-    like = jax.eval_shape(policy_of, shapes)
-    state = _read(folder, about["arrays"], like)
-    return Policy(environment, make_agent, hyper, state, about["agent"], origin, options, about["num_chains"])
+        return make_environment(origin)
+    except ValueError as error:
+        why, frames = str(error), about.get("frames")
+        if not isinstance(frames, dict):
+            raise
+    try:
+        shape, dtype = tuple(frames["shape"]), np.dtype(frames["dtype"])
+        for number in (*shape, frames["num_actions"]):
+            check_count("a number of frames", number)
+    except (TypeError, KeyError, ValueError) as error:
+        raise ValueError(f"policy {folder} cannot be read: a value in policy.json is not valid ({error})") from error
+
+    def refuse(num_envs: int, training: bool) -> Any:
+        raise ValueError(why)
+
+    return ExternalEnvironment(origin.name, refuse, shape, dtype, frames["num_actions"])
 
 
 def _as_now(about: dict[str, Any]) -> dict[str, Any]:
@@ -188,6 +242,8 @@ def _read(folder: Path, digest: str, like: AgentState) -> AgentState:
             raise ValueError("policy.npz does not match policy.json")
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for each in archive.infolist():
+                if each.compress_type != zipfile.ZIP_STORED:
+                    raise ValueError(f"{each.filename} in policy.npz is compressed")
                 if each.file_size > most.get(each.filename, _HEADER):
                     raise ValueError(f"{each.filename} in policy.npz is larger than the array of its agent")
         with np.load(io.BytesIO(data), allow_pickle=False) as file:

@@ -126,7 +126,8 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
             show()
 
         def say(text: str) -> None:
-            resumed.append(text)
+            if text.startswith("continuing"):
+                resumed.append(text)
             report(Moment(None, text))
 
         outcome = train(

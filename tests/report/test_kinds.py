@@ -5,11 +5,16 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
+from feelgood.cli.train import TrainOptions
 from feelgood.figures import draw as figures
+from feelgood.figures.chart import numbers
 from feelgood.figures.style import colours_of, label
-from feelgood.report.kinds import MAKERS, available, make_chart, tables_of
-from feelgood.statistics import final_scores, interval
+from feelgood.report.kinds import MAKERS, available, make_chart, overlaid, tables_of
+from feelgood.report.page import build_report
+from feelgood.runs import store
+from feelgood.statistics import final_scores
 
 KINDS = {
     "nchain": ["lengths", "curves", "aggregate", "profiles", "efficiency", "sensitivity", "frontier", "sweep"],
@@ -57,17 +62,38 @@ def test_what_tables_suffice_for_is_found_by_their_columns(tables):
     assert available({"curves": pd.DataFrame({"seed": []}), "notes": pd.DataFrame({"x": [1]})}) == {}
 
 
-def test_a_learning_curve_is_the_mean_over_seeds_with_students_interval(tables):
+def test_a_learning_curve_is_the_mean_over_seeds_with_its_bootstrap_interval(tables):
     curves = tables["nchain"]["curves"]
     panel = make_chart("curves", tables["nchain"]).panels[1]
     assert panel.title == "N = 50"
     series = panel.series[1]
     assert series.name == "DQN"
     rows = curves[(curves["length"] == 50) & (curves["agent"] == "dqn") & (curves["step"] == 3000)]
-    mean, half = interval(rows["return"])
-    assert [series.y[3], series.low[3], series.high[3]] == pytest.approx(
-        [mean, mean - half, min(10, mean + half)], rel=1e-4
-    )
+    found = stats.bootstrap((rows["return"].to_numpy(),), np.mean, method="percentile", n_resamples=20_000, rng=0)
+    assert series.y[3] == pytest.approx(rows["return"].mean(), rel=1e-4)
+    ends = [found.confidence_interval.low, found.confidence_interval.high]
+    # Two thousand draws: the ends are quantiles, with a Monte-Carlo error of a few hundredths of the spread.
+    assert [series.low[3], series.high[3]] == pytest.approx(ends, abs=0.1 * (ends[1] - ends[0]))
+
+
+def test_an_interval_stays_within_the_runs_and_one_seed_has_none(tables):
+    curves = tables["atari"]["curves"]
+    for panel in make_chart("curves", {"curves": curves}).panels:
+        rows = curves[curves["game"] == panel.title]
+        assert all(min(line.low) >= numbers([rows["return"].min()])[0] for line in panel.series)
+        assert all(max(line.high) <= numbers([rows["return"].max()])[0] for line in panel.series)
+    chart = make_chart("curves", {"curves": curves[curves["seed"] == curves["seed"].iloc[0]]})
+    assert all(line.low is None and line.high is None for panel in chart.panels for line in panel.series)
+    assert chart.note == "One seed, without an interval."
+
+
+def test_random_actions_have_a_line_of_their_own(tables):
+    curves = tables["atari"]["curves"]
+    paying = curves.assign(random_return=curves["game"].map({"Alien": 200.0, "Pong": -20.0}))
+    for panel, value in zip(make_chart("curves", {"curves": paying}).panels, (200.0, -20.0), strict=True):
+        line = panel.series[-1]
+        assert (line.name, line.dashed, line.strong, line.y) == ("random actions", True, False, [value] * 2)
+        assert line.x == [panel.series[0].x[0], panel.series[0].x[-1]]
 
 
 def test_the_best_agent_stands_first_among_means_over_all_tasks(tables):
@@ -170,3 +196,39 @@ def test_names_that_a_study_does_not_know_give_a_sentence(tables):
     strange = {"budget": tables["regret"]["budget"].assign(sampler="magic")}
     with pytest.raises(ValueError, match=r"table 'budget' has a value unknown to charts of kind 'budget': 'magic'"):
         make_chart("budget", strange)
+
+
+def trained(folder, agent, value, seeds, step_size):
+    """A folder as training leaves it."""
+    settings = {"agent": agent, "env": "x", "hyper": {"step_size": step_size}, "config": {"num_steps": 20}}
+    rows = [
+        {"agent": agent, "environment": "x", "seed": seed, "step": step, "return": value + seed}
+        for seed in seeds
+        for step in (0, 10, 20)
+    ]
+    options = TrainOptions("x", agent=agent, output=folder)
+    with store.recorded(folder, "train", options, seeds={"training": seeds}, settings=settings):
+        store.write_table(folder / "curves.parquet", pd.DataFrame(rows))
+    return folder
+
+
+def test_folders_are_overlaid_by_agent_and_settings(tmp_path):
+    folders = [
+        trained(tmp_path / "a", "dqn", 0.0, [0, 1], 0.1),
+        trained(tmp_path / "b", "dqn", 0.0, [2], 0.1),  # the same with another seed
+        trained(tmp_path / "c", "iqn", 5.0, [0, 1, 2], 0.1),
+    ]
+    (panel,) = make_chart("curves", overlaid(folders)).panels
+    assert {line.name: line.y for line in panel.series} == {"DQN": [1.0] * 3, "IQN": [6.0] * 3}
+    folders.append(trained(tmp_path / "d", "dqn", 9.0, [0, 1], 0.2))
+    (panel,) = make_chart("curves", overlaid([folders[0], *folders[2:]])).panels
+    assert {line.name: line.y[0] for line in panel.series} == {"DQN, in a": 0.5, "DQN, in d": 9.5, "IQN": 6.0}
+    page = build_report(folders)
+    assert page.count("<article") == 1
+    assert "<h1>Training</h1>" in page
+    assert "20 steps" in page
+    assert "± ?" not in page
+    assert ">train</a>" not in page
+    alone = build_report([trained(tmp_path / "e", "dqn", 0.0, [3], 0.1)])
+    assert "<h1>Training on x</h1>" in alone
+    assert "of one seed, without an interval" in alone

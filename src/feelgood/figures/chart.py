@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from feelgood.figures.style import LOOKS, colours_of, is_ablation, label
-from feelgood.statistics import interval
+from feelgood.statistics import mean_band
 
 
 class Series(NamedTuple):
@@ -104,14 +104,12 @@ def series(
     return Series(name, colour, numbers(rows[x]), numbers(rows[y]), low, high, **look)
 
 
-def mean_series(name: str, colour: str, rows: pd.DataFrame, x: str, y: str, bounds=(-np.inf, np.inf), **look) -> Series:
-    """Mean over seeds at every x with its 95% interval (Student's t), cut at `bounds`."""
+def mean_series(name: str, colour: str, rows: pd.DataFrame, x: str, y: str, **look) -> Series:
+    """Mean over seeds at every x with its 95% bootstrap interval; one seed has no interval."""
     wide = rows.pivot_table(index=x, columns="seed", values=y)
-    pairs = [interval(row[~np.isnan(row)]) for row in wide.to_numpy(float)]
-    means, halves = np.array(pairs).reshape(-1, 2).T
-    halves = np.nan_to_num(halves)  # one seed has no interval
-    low, high = (means - halves).clip(*bounds), (means + halves).clip(*bounds)
-    return Series(name, colour, numbers(wide.index), numbers(means), numbers(low), numbers(high), **look)
+    means, *ends = map(numbers, mean_band(wide.to_numpy(float)))
+    low, high = ends if wide.shape[1] > 1 else (None, None)
+    return Series(name, colour, numbers(wide.index), means, low, high, **look)
 
 
 def series_of(table: pd.DataFrame, column: str, make: Any, colours: dict[str, str] | None = None) -> list[Series]:

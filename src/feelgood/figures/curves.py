@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from feelgood.figures.chart import Chart, Panel, Series, mean_series, numbers, series, series_of, strongest, unique
-from feelgood.figures.style import colours_of, label
+from feelgood.figures.style import COLOURS, colours_of, label
 from feelgood.statistics import (
     Layout,
     aggregate,
@@ -34,15 +34,11 @@ def learning_curves(curves: pd.DataFrame) -> Chart:
     elif "constants" in columns.tasks:  # tuned before theory
         table = table.sort_values("constants", kind="stable", ascending=False)
     looks = colours_of(unique(curves[columns.agent]))
-    # Returns of the N-chain are bounded and nearly all-or-nothing; with few seeds an interval reaches past the bounds.
     chain = "length" in columns.tasks and columns.score == "return"
-    bounds = (0.0, 10.0) if chain else (-np.inf, np.inf)
-    make = lambda name, colour, group, **look: mean_series(
-        name, colour, group, columns.time, columns.score, bounds, **look
-    )
+    make = lambda name, colour, group, **look: mean_series(name, colour, group, columns.time, columns.score, **look)
     panels = []
     for task, rows in table.groupby("_task", sort=False):
-        lines = series_of(rows, columns.agent, make, looks)
+        lines = series_of(rows, columns.agent, make, looks) + _random(rows, columns)
         panel = Panel(
             "" if task == "all" else str(task),
             _TIMES[columns.time],
@@ -54,10 +50,20 @@ def learning_curves(curves: pd.DataFrame) -> Chart:
         )
         panels.append(panel)
     seeds = curves["seed"].nunique()
-    note = f"Mean over {seeds} seed{'s' if seeds > 1 else ''} with its 95% confidence interval (Student's t)."
+    note = (
+        f"Mean over {seeds} seeds with its 95% bootstrap interval." if seeds > 1 else "One seed, without an interval."
+    )
     note += _lost(curves, "count until then")
     title = "Regret" if columns.lower_is_better else "Learning curves"
     return Chart("curves", title, note, "curves", strongest(panels, lowest=columns.lower_is_better))
+
+
+def _random(rows: pd.DataFrame, columns: Layout) -> list[Series]:
+    """A line at the return of random actions, if the table has it."""
+    if "random_return" not in rows or rows["random_return"].isna().all():
+        return []
+    ends = numbers([rows[columns.time].min(), rows[columns.time].max()])
+    return [Series("random actions", COLOURS["grey"], ends, numbers([rows["random_return"].mean()] * 2), dashed=True)]
 
 
 def _lost(curves: pd.DataFrame, what: str = "are left out") -> str:

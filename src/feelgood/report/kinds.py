@@ -1,6 +1,6 @@
 """Every kind of chart, and the tables that each is made from."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,7 +8,8 @@ import pandas as pd
 
 from feelgood.figures.chart import Chart
 from feelgood.figures.curves import aggregates, efficiency, learning_curves, profiles
-from feelgood.runs.store import load_results
+from feelgood.runs.store import fingerprint, load_results, read_manifest
+from feelgood.statistics import layout
 from feelgood.studies.atari.charts import sensitivity_curves
 from feelgood.studies.nchain.charts import frontier, lengths, sensitivity, sweep
 from feelgood.studies.regret.charts import budget, complexity, errors, regret_exponents
@@ -56,6 +57,56 @@ def tables_of(folder: Path) -> dict[str, pd.DataFrame]:
     if not names:
         return {"curves": load_results(folder)}  # raises an error that names the reason
     return {name: load_results(folder, name) for name in sorted(names)}
+
+
+_SEEDS = ("output", "seed", "num_seeds", "seeds")
+
+
+def overlaid(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
+    """The tables of several folders, those of one name as one table.
+
+    Runs of an agent with the same settings and different seeds are joined. If an agent has other settings in another
+    folder, its name gets that of its folder: "dqn in first".
+    """
+    found = [tables_of(folder) for folder in folders]
+    if len(folders) == 1:
+        return found[0]
+    marks: dict[tuple[str, str], set[str]] = {}
+    for folder, tables in zip(folders, found, strict=True):
+        for pair in _pairs(tables):
+            marks.setdefault(pair, set()).add(_mark(folder, *pair))
+    ambiguous = {agent for (agent, _), different in marks.items() if len(different) > 1}
+    short = [folder.resolve().name for folder in folders]
+    names = short if len({*short}) == len(short) else list(map(str, folders))
+    parts: dict[str, list[pd.DataFrame]] = {}
+    for name, tables in zip(names, found, strict=True):
+        for kind, table in tables.items():
+            if "agent" in table:
+                own = [f"{agent} in {name}" if agent in ambiguous else agent for agent in table["agent"].astype(str)]
+                table = table.assign(agent=own)
+            parts.setdefault(kind, []).append(table)
+    return {kind: pd.concat(tables, ignore_index=True) for kind, tables in parts.items()}
+
+
+def _pairs(tables: Mapping[str, pd.DataFrame]) -> set[tuple[str, str]]:
+    """The agents of the curves, each with its tasks."""
+    try:
+        curves, columns = tables["curves"], layout(tables["curves"])
+    except (KeyError, ValueError):
+        return set()
+    return {*zip(curves[columns.agent].astype(str), columns.task_names(curves), strict=True)}
+
+
+def _mark(folder: Path, agent: str, task: str) -> str:
+    """Identifies the settings of an agent on a task in a folder, seeds aside."""
+    path = folder / "manifest.json"
+    manifest = read_manifest(path) if path.exists() else {"spec": {"folder": str(folder)}}
+    settings = manifest.get("settings") or []
+    for each in settings if isinstance(settings, list) else [settings]:
+        if isinstance(each, dict) and (each.get("agent"), each.get("env")) == (agent, task):
+            return fingerprint(each)
+    spec = manifest.get("spec")
+    return fingerprint({k: v for k, v in spec.items() if k not in _SEEDS} if isinstance(spec, dict) else spec)
 
 
 def available(tables: Mapping[str, pd.DataFrame]) -> dict[str, Maker]:

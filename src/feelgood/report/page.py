@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from feelgood.figures.chart import Chart
-from feelgood.report.kinds import available, make_chart, tables_of
-from feelgood.report.provenance import Provenance, provenance
+from feelgood.report.kinds import available, make_chart, overlaid
+from feelgood.report.provenance import Provenance, joined, provenance, study_of
 from feelgood.report.tables import best, breakable, scores_table, table_of
 
 _MOST_ROWS = 200
@@ -28,7 +28,7 @@ _KINDS_ON_ONE_SCALE = ("profiles",)
 
 class _Run(NamedTuple):
     name: str
-    folder: Path
+    folders: list[Path]
     tables: dict[str, pd.DataFrame]
     charts: list[Chart]
     behind: Provenance
@@ -38,7 +38,7 @@ def build_report(folders: Sequence[Path], title: str | None = None) -> str:
     """Builds the page and returns its HTML.
 
     Args:
-      folders: folders of studies, or of any table of curves.
+      folders: folders of studies, or of any table of curves. Training runs share one section.
       title: title of the page; the names of the studies if not given.
 
     Raises:
@@ -46,7 +46,10 @@ def build_report(folders: Sequence[Path], title: str | None = None) -> str:
     """
     if not folders:
         raise ValueError("a report needs at least one folder, got none")
-    runs = [_read(folder) for folder in folders]
+    training = [folder for folder in folders if study_of(folder) == "train"]
+    groups = [[folder] for folder in folders if folder not in training]
+    groups.insert(folders.index(training[0]) if training else 0, training)
+    runs = _named([_read(group) for group in groups if group])
     charts = [chart for run in runs for chart in run.charts]
     style, script = (resources.files(__package__).joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -95,9 +98,9 @@ def _version() -> str:
         return ""
 
 
-def _read(folder: Path) -> _Run:
-    tables = tables_of(folder)
-    behind = provenance(folder)
+def _read(folders: list[Path]) -> _Run:
+    tables = overlaid(folders)
+    behind = joined([provenance(folder) for folder in folders])
     charts, reasons = [], []
     for kind in available(tables):
         try:
@@ -109,8 +112,14 @@ def _read(folder: Path) -> _Run:
             charts.append(chart)
     if not charts:
         why = "; ".join(dict.fromkeys(reasons)) or f"none of {', '.join(tables)} is a table that it knows"
-        raise ValueError(f"folder {folder} holds nothing that a report can show: {why}")
-    return _Run(behind.study or folder.resolve().name, folder, tables, charts, behind)
+        raise ValueError(f"folder {' '.join(map(str, folders))} holds nothing that a report can show: {why}")
+    return _Run(behind.study or folders[0].resolve().name, folders, tables, charts, behind)
+
+
+def _named(runs: list[_Run]) -> list[_Run]:
+    """Studies of the same name are named by their folders."""
+    names = [run.name for run in runs]
+    return [run._replace(name=str(run.folders[0])) if names.count(run.name) > 1 else run for run in runs]
 
 
 def _json(value: Any) -> str:
@@ -143,7 +152,7 @@ def _section(run: _Run, index: int, first: int) -> str:
 def _head(run: _Run, index: int) -> str:
     facts = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in run.behind.facts.items())
     cards = "".join(
-        f"<div><span>{escape(task)}</span><strong>{escape(value)} <small>± {escape(error)}</small></strong>"
+        f"<div><span>{escape(task)}</span><strong>{escape(value)} <small>{escape(error)}</small></strong>"
         f"<em>{breakable(agent)}</em><span>{breakable(next_)}</span></div>"
         for task, agent, value, error, next_ in best(run.tables)
     )
@@ -164,7 +173,7 @@ def _head(run: _Run, index: int) -> str:
 def _figure(run: _Run, chart: Chart, number: int) -> str:
     rows = len(run.tables[chart.table])
     behind = {"table": f"{chart.table}, {rows:,} rows", **run.behind.lines}
-    again = f"feelgood plot {run.folder} --kind {chart.kind}"
+    again = f"feelgood plot {' '.join(map(str, run.folders))} --kind {chart.kind}"
     return (
         f'<section class="block" id="chart-{number}" data-chart="{number}" data-kind="{escape(chart.kind)}">'
         f"<h2>{escape(chart.title)}</h2><p>{escape(chart.note)}</p>"

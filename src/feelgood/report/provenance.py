@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,13 +47,15 @@ def provenance(folder: Path) -> Provenance:
         return Provenance(None, name, "results", "A folder with tables and no manifest.", {}, unknown, None, None)
     manifest = read_manifest(path)
     study = _field(manifest, "study", str) or None
+    resolved = manifest.get("settings") or []
+    runs = [each for each in (resolved if isinstance(resolved, list) else [resolved]) if isinstance(each, dict)]
     spec, versions = _field(manifest, "spec", dict), _field(manifest, "versions", dict)
     counted = Counter(map(_text, _field(manifest, "devices", list)))
     machine = ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counted.items())
     seconds = manifest.get("wall_seconds")
     facts = {
-        "seeds": _text(spec["num_seeds"]) if "num_seeds" in spec else "",
-        "budget": _budget(spec),
+        "seeds": _text(_field(manifest, "seeds", dict).get("training") or spec.get("num_seeds", "")),
+        "budget": _budget({"num_steps": max(_steps(run) for run in runs)} if runs else spec),
         "device": machine,
         "wall time": _duration(float(seconds)) if isinstance(seconds, int | float) else "",
         "date": _text(manifest.get("time", ""))[:10],
@@ -75,19 +77,64 @@ def provenance(folder: Path) -> Provenance:
     finished = manifest.get("finished")
     return Provenance(
         study,
-        STUDIES[study].title if study in STUDIES else study or name,
+        _title(study, spec, runs) or name,
         f"{study or 'results'} · {name}" if study != name else f"{study} study",
-        _lead(spec),
+        _lead(_names(runs) if runs else spec),
         {key: value for key, value in facts.items() if value},
         {key: value for key, value in lines.items() if value},
-        json.dumps(spec, indent=2, ensure_ascii=False) if spec else None,
+        json.dumps(runs or spec, indent=2, ensure_ascii=False) if spec else None,
         finished if isinstance(finished, bool) else None,
     )
 
 
+def study_of(folder: Path) -> str | None:
+    """The name of the study in a folder; None if it is unknown."""
+    path = folder / "manifest.json"
+    return _field(read_manifest(path), "study", str) or None if path.exists() else None
+
+
+def joined(parts: Sequence[Provenance]) -> Provenance:
+    """The provenance of several runs as one: different values of a fact stand after each other."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+
+    def together(fields: Sequence[Mapping[str, str]], gap: str) -> dict[str, str]:
+        names = dict.fromkeys(name for each in fields for name in each)
+        return {name: gap.join(dict.fromkeys(each[name] for each in fields if name in each)) for name in names}
+
+    return first._replace(
+        title="Training",
+        kicker=f"{first.study} · {len(parts)} folders",
+        lead=" ".join(dict.fromkeys(part.lead for part in parts)),
+        facts=together([part.facts for part in parts], ", "),
+        lines=together([part.lines for part in parts], "; "),
+        spec="\n".join(part.spec for part in parts if part.spec) or None,
+        finished=None if None in (states := [part.finished for part in parts]) else all(states),
+    )
+
+
+def _steps(run: Mapping[str, Any]) -> int:
+    steps = run["config"].get("num_steps") if isinstance(run.get("config"), dict) else 0
+    return steps if isinstance(steps, int) else 0
+
+
+def _names(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Agents and environments of training runs, each once."""
+    fields = {"agents": "agent", "games": "env"}
+    return {name: list(dict.fromkeys(_text(run.get(key, "")) for run in runs)) for name, key in fields.items()}
+
+
+def _title(study: str | None, spec: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> str:
+    if study != "train":
+        return STUDIES[study].title if study in STUDIES else study or ""
+    envs = _names(runs)["games"] if runs else [_text(spec.get("env", ""))]
+    return f"Training on {', '.join(envs)}"
+
+
 def _budget(spec: Mapping[str, Any]) -> str:
     for name, word in (("num_steps", "steps"), ("num_frames", "frames"), ("num_episodes", "episodes")):
-        if isinstance(spec.get(name), int):
+        if isinstance(spec.get(name), int) and spec[name]:
             return f"{spec[name]:,} {word}"
     return ""
 

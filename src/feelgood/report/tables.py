@@ -94,6 +94,8 @@ def scores_table(tables: Mapping[str, pd.DataFrame]) -> Scores | None:
         "Regret at the last episode" if columns.lower_is_better else f"Mean {columns.score} of the last ten evaluations"
     )
     note = f"{what}, over up to {seeds} seeds, ± half the width of the 95% confidence interval (Student's t)."
+    if seeds == 1:
+        note = f"{what}, of one seed, without an interval."
     lost = diverged(tables["curves"])
     note += f" Runs that diverged are left out: {lost}." if lost else ""
     return Scores(_html([columns.agent, *tasks], rows), escape(note))
@@ -112,7 +114,7 @@ def best(tables: Mapping[str, pd.DataFrame], most: int = 10) -> list[tuple[str, 
         ranked = sorted((sign * own[task][0], agent) for agent, own in scores.items() if task in own)
         (_, first), *rest = ranked
         mean, half = scores[first][task]
-        error = "?" if math.isnan(half) else _number(half)
+        error = "" if math.isnan(half) else f"± {_number(half)}"
         cards.append((task, label(first), _number(mean), error, _runner_up((mean, half), scores, rest, task)))
     return cards
 

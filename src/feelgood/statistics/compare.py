@@ -62,6 +62,19 @@ def read_side(place: str, table: str | None = None) -> Side:
     return Side(name, final_scores(curves), columns, float(curves[columns.time].max()))
 
 
+def agents_of(folder: str, table: str | None = None) -> list[str]:
+    """FOLDER:AGENT for each agent of a folder.
+
+    Raises:
+      ValueError: if it has only one.
+    """
+    curves = load_results(folder, table)
+    names = list(dict.fromkeys(curves[layout(curves).agent].astype(str)))
+    if len(names) < 2:
+        raise ValueError(f"folder {folder} has one agent, {names[0]}; name a second folder to compare it with")
+    return [f"{folder}:{name}" for name in names]
+
+
 def _pairs(a: Side, b: Side) -> list[tuple[str, str]]:
     """The pairs of agents to compare: those of the same name, or the only agent of each side."""
     ours, theirs = list(dict.fromkeys(a.scores["agent"])), list(dict.fromkeys(b.scores["agent"]))

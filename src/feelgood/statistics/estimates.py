@@ -232,6 +232,28 @@ def interval(values) -> tuple[float, float]:
     return float(values.mean()), float(stats.t.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n))
 
 
+def mean_band(values: np.ndarray, num_draws: int = NUM_DRAWS) -> np.ndarray:
+    """Mean over runs with its 95% bootstrap interval, which stays between the smallest and the largest run.
+
+    Args:
+      values: (times, runs); NaN where a run has no value.
+      num_draws: number of resampled sets of runs; whole runs are resampled, the same ones at every time.
+
+    Returns:
+      (3, times): mean, low and high; NaN where no run has a value.
+    """
+    found = np.full((3, len(values)), np.nan)
+    there = ~np.isnan(values)
+    for mask in np.unique(there, axis=0):
+        if mask.any():
+            times, n = (there == mask).all(axis=1), int(mask.sum())
+            runs = values[np.ix_(times, mask)]
+            counts = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=num_draws)
+            ends = np.quantile(runs @ counts.T / n, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
+            found[:, times] = runs.mean(axis=1), *np.clip(ends, runs.min(axis=1), runs.max(axis=1))
+    return found
+
+
 def aggregate(scores: pd.DataFrame, statistic: str = "iqm", num_draws: int = NUM_DRAWS) -> pd.DataFrame:
     """One row per agent over all of its tasks: runs, tasks, value, low, high.
 

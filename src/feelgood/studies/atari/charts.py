@@ -45,7 +45,8 @@ def _median(name: str, colour: str, rows: pd.DataFrame) -> Series:
 def sensitivity_curves(curves: pd.DataFrame) -> Chart:
     """For each game, agent and parameter: learning curves of every value, then the score against the value.
 
-    Curves and scores are means over seeds with 95% confidence intervals (Student's t), as in the paper's Figure 3.
+    Curves and scores are means over seeds, as in the paper's Figure 3, with 95% intervals: bootstrap for curves,
+    Student's t for scores.
     """
     scores = sensitivity(curves)
     table = curves.assign(agent=[str(agent).partition(" ")[0] for agent in curves["agent"]])
@@ -66,5 +67,5 @@ def sensitivity_curves(curves: pd.DataFrame) -> Chart:
         line = Series("score", COLOURS["grey"], numbers(values), numbers(means), *band, points=True)
         panels.append(Panel(title, symbol, "mean of the last 10 evaluations", [line], x_log=min(values) > 0))
     seeds = curves["seed"].nunique()
-    note = f"Means over {seeds} seed{'s' if seeds > 1 else ''} with 95% confidence intervals (Student's t)."
+    note = f"Means over {seeds} seed{'s' if seeds > 1 else ''} with 95% intervals."
     return Chart("values", "Sensitivity", note, "curves", panels)

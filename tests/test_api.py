@@ -1,5 +1,6 @@
 """Training in one call: what is settled before it runs, runs outside and inside XLA, and what they leave behind."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from functools import partial
 
 import equinox as eqx
 import gymnasium
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -15,11 +17,13 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import feelgood
 from feelgood import api, networks, objectives, samplers
-from feelgood.agents import ZOO, Options, anneal, atari_hyper, make_agent, value_agent
+from feelgood.agents import ZOO, Options, Spaces, anneal, atari_hyper, make_agent, value_agent
+from feelgood.cli.train import TrainOptions
 from feelgood.envs import Spec, nchain
 from feelgood.envs.diagnostic import two_armed
 from feelgood.envs.external import vector_environment
 from feelgood.envs.gym import GymEnv
+from feelgood.runs import store
 from feelgood.training import FunctionalConfig, Interrupted, run_batch, trainer
 
 SMALL = {"num_envs": 4, "learning_starts": 40, "batch_size": 16, "capacity": 400, "num_evaluation_episodes": 3}
@@ -56,7 +60,7 @@ def outside():
     seen = []
     report = lambda seed, row: seen.append((seed, row["step"], row["return"]))
     hyper = {"step_size": 0.01, "epsilon_fraction": 0.5}
-    result = feelgood.train("dqn", levers, num_steps=400, seeds=3, hyper=hyper, report=report, **SMALL)
+    result = feelgood.train("dqn", levers, num_steps=400, seeds=3, hyper=hyper, callback=report, **SMALL)
     return result, seen
 
 
@@ -104,6 +108,76 @@ def test_a_result_is_saved_with_a_figure_and_a_policy_for_each_seed(outside, ins
     assert (tmp_path / "one" / "policy" / "policy.json").exists()
 
 
+def test_a_result_prints_its_returns_and_keeps_the_best_policy_with_all_settings(outside, tmp_path):
+    result, _ = outside
+    # A random lever pays 1 in half of three pulls; the mean of three episodes is within four standard errors of 1.5.
+    (random,) = set(result.curve["random_return"])
+    assert abs(random - 1.5) < 4 * np.sqrt(3 / 4 / 3)
+    assert repr(result) == f"dqn in custom: final return 3 after 400 steps, random actions {random:.3g}"
+    assert repr(result.policy) == "Policy(dqn in custom, seed 3)"
+    assert result.not_above_random() == []
+    best = result.curve[result.curve["return"] == 3]["step"].max()
+    assert result.best_policy.training["step"] == best
+    assert result.best_policy.evaluate(3).tolist() == [3.0] * 3
+    result.save(tmp_path)
+    about = json.loads((tmp_path / "best_policy" / "policy.json").read_text())["training"]
+    assert (about["seed"], about["num_steps"], about["num_envs"], about["step"]) == (3, 400, 4, best)
+
+
+def test_an_agent_that_is_no_better_than_random_actions_is_named():
+    rows = [
+        {"environment": "x", "agent": agent, "seed": seed, "step": step, "return": value, "random_return": 0.5}
+        for agent, values in {"stuck": (0, 0, 0), "worse": (0, 0.2, 0.3), "good": (0, 1, 1)}.items()
+        for seed in (0, 1)
+        for step, value in enumerate(values)
+    ]
+    result = api.Result(pd.DataFrame(rows), ())
+    assert result.not_above_random() == [
+        ("x", "stuck did not learn in x: its return never changed, and that of random actions is 0.5"),
+        ("x", "worse did not learn in x: its return ended at 0.25, and that of random actions is 0.5"),
+    ]
+    assert result.summary()[2] == "good in x: final return 1 (1 to 1 over 2 seeds) after 2 steps, random actions 0.5"
+
+
+def test_a_folder_of_the_command_line_is_left_alone(tmp_path):
+    with store.recorded(tmp_path, "train", TrainOptions("CartPole-v1")):
+        store.write_table(tmp_path / "curves.parquet", pd.DataFrame({"seed": [3], "return": [1.0]}))
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match=r"holds results of the command line \(train\); choose another folder"):
+        feelgood.train("dqn", levers, seed=3, folder=tmp_path, progress=False, **SMALL)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_an_environment_its_class_and_a_function_that_makes_it_train_alike():
+    for env in (Lever(), Lever, lambda: Lever(), gymnasium.wrappers.TimeLimit(Lever(), 7)):
+        job = api.prepare("dqn", env)
+        assert (job.environment.name, job.environment.num_actions) == ("Lever", 2)
+        limit = 7 if isinstance(env, gymnasium.wrappers.TimeLimit) else 1000
+        assert job.config.max_evaluation_steps == limit
+        both = job.environment.make(2, True)
+        both.reset(seed=0)
+        assert both.step(np.array([1, 0]))[1].tolist() == [1.0, 0.0]  # copies, each with its own state
+        both.close()
+    assert api.prepare("dqn", "CartPole-v1").config.max_evaluation_steps == 500
+    held = Lever()
+    held.file = (line for line in ())  # cannot be copied
+    for env, why in (
+        (levers(1, True), "must not be a vector environment"),
+        (held, "cannot be copied .*pass a function"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            api.prepare("dqn", env)
+
+
+def test_small_images_are_taken_by_a_plain_network():
+    class Tiles(Lever):
+        observation_space = gymnasium.spaces.Box(0, 255, (7, 7, 3), np.uint8)
+
+    job = api.prepare("dqn", Tiles)
+    agent = job.spec.make(Spaces((7, 7, 3), 2), dict(job.spec.hyper))
+    assert agent.values(jax.random.key(0), agent.init(jax.random.key(1)), jnp.ones((7, 7, 3))).shape == (2,)
+
+
 def test_a_figure_shows_the_mean_over_seeds(inside):
     (axes,) = inside.plot().axes
     (line,) = axes.lines
@@ -127,7 +201,7 @@ def test_a_policy_of_a_functional_environment_is_loaded_with_it(inside, tmp_path
     inside.save(tmp_path)
     folder = tmp_path / "policy" / "seed-8"
     with pytest.raises(ValueError, match="needs your own environment; pass environment to load_policy"):
-        feelgood.load_policy(folder)
+        feelgood.load_policy(folder).evaluate(1)
     loaded = feelgood.load_policy(folder, environment=nchain(4))
     assert loaded.environment.name == "nchain-4"
     assert set(inside.curve["environment"]) == {"nchain-4"}
@@ -154,18 +228,21 @@ def test_functional_environments_train_as_batches_of_runs_do(inside):
     np.testing.assert_allclose(column("training_return")[:, 1:], means, rtol=1e-6)
 
 
-def test_runs_inside_xla_are_stopped_and_go_on_from_their_folder(inside, tmp_path):
+def test_runs_inside_xla_are_stopped_and_go_on_from_their_folder(inside, tmp_path, capsys):
     def stop(seed, row):
         if (seed, row["step"]) == (8, 50):
             signal.raise_signal(signal.SIGINT)
 
-    said, told = [], []
+    told = []
     train = partial(feelgood.train, "dqn", nchain(4), seeds=(7, 8), hyper={"step_size": 0.02}, folder=tmp_path, **TINY)
     with pytest.raises(Interrupted):
-        train(report=stop)
+        train(callback=stop)
     assert {path.name for path in tmp_path.iterdir()} - {".lock"} == {"runs.checkpoint"}
-    result = train(say=said.append, report=lambda seed, row: told.append((row["step"], seed)))
-    assert said == [f"continuing from {tmp_path / 'runs.checkpoint'}"]
+    capsys.readouterr()
+    result = train(callback=lambda seed, row: told.append((row["step"], seed)))
+    said = capsys.readouterr().err
+    assert said.startswith(f"continuing from {tmp_path / 'runs.checkpoint'}\n")
+    assert "nchain-4 dqn: seed 8, step 100, return " in said
     # What was known before the stop is told again, so that a table made of reports is whole.
     assert told == [(step, seed) for step in (0, 50, 100) for seed in (7, 8)]
     pd.testing.assert_frame_equal(feelgood.load_results(tmp_path), inside.curve)
@@ -333,7 +410,8 @@ KINDS = """
 import feelgood
 for agent, env, settings in [
     ("dqn", None, {}),
-    ("dqn", "CartPole-v1", {"seeds": None}),
+    ("dqn", "CartPole-v1", {"seeds": 1.5}),
+    ("dqn", "CartPole-v1", {"seeds": [0, 1], "seed": 0}),
     ("dqn", "CartPole-v1", {"hyper": [1]}),
     ("dqn", "CartPole-v1", {"options": 3}),
     ("dqn", "CartPole-v1", {"options": {"form": "corected"}}),
@@ -360,8 +438,9 @@ def test_arguments_of_another_kind_are_refused_in_one_sentence():
     said = subprocess.run([sys.executable, "-c", KINDS], capture_output=True, text=True, check=True).stdout
     *sentences, agent = said.splitlines()
     assert sentences == [
-        "env must be a name, an ExternalEnvironment, an Environment or a function, got None",
-        "seeds must be a whole number or several, got None",
+        "env must be a name, an environment, its class, or a function that makes one, got None",
+        "seeds must be a whole number or several, got 1.5",
+        "seed and seeds mean the same; give one of them, got 0 and [0, 1]",
         "hyper must be a mapping from names to values, got [1]",
         "options must be a mapping from names to values, or Options, got 3",
         "form must be one of 'released', 'paper', 'corrected', got 'corected'; did you mean 'corrected'?",

@@ -173,7 +173,8 @@ def check_training(words: list[str]) -> None:
 
     options = by_tyro(TrainOptions, words)
     if options is not None:
-        api.prepare(options.agent, options.env, hyper=options.hyper_parameters(), config=options.settings())
+        for env, agent in options.pairs():
+            api.prepare(agent, env, hyper=options.hyper_parameters(), config=options.settings())
 
 
 def check_rest(command: str, words: list[str]) -> None:
@@ -194,7 +195,7 @@ def check_rest(command: str, words: list[str]) -> None:
         if folder is not None and folder.parts[0] == "results" and not (ROOT / folder).is_dir():
             raise ValueError(f"there is no folder {folder}")
     if command == "plot":
-        there = ROOT / chosen.folder
+        there = ROOT / chosen.folders[0]
         kinds = charts.available(charts.tables_of(there)) if there.is_dir() and chosen.kind else charts.MAKERS
         for kind in chosen.kind:
             check_choice("kind", kind, kinds)

@@ -5,15 +5,18 @@ import dataclasses
 import io
 import json
 import re
+import shutil
 import signal
 
 import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import feelgood
+from feelgood.api import Result
 from feelgood.cli import evaluate, main, record, train
 from feelgood.cli.run import restored
 from feelgood.runs import store
@@ -149,6 +152,53 @@ def test_a_run_leaves_a_policy_that_has_learnt_a_figure_and_a_manifest(stopped_a
     assert manifest["seeds"] == {"training": "0"}
 
 
+def test_the_manifest_and_the_policies_hold_the_settings_that_ran(stopped_and_continued):
+    folder, _ = stopped_and_continued
+    settings = store.read_study(folder)["settings"]
+    assert (settings["agent"], settings["env"]) == ("dqn", "feelgood-tests/Lever-v0")
+    assert settings["config"]["num_steps"] == 400
+    assert settings["config"]["max_evaluation_steps"] == 1000  # it has no time limit
+    assert settings["hyper"]["step_size"] == 0.01
+    assert settings["options"]["hidden"] == [8]
+    assert "| hyper | " in (folder / "README.md").read_text()
+    best = json.loads((folder / "best_policy" / "policy.json").read_text())
+    assert best["training"]["num_envs"] == 4
+
+
+def test_several_agents_and_environments_go_into_one_folder(stopped_and_continued, capsys, monkeypatch, tmp_path):
+    policy, jobs = feelgood.load_policy(stopped_and_continued[0]), []
+
+    def train_external(job, folder, report, say, tick):
+        jobs.append((job.environment.name, job.spec.name, folder))
+        value = {"dqn": 3.0, "iqn": 1.0}[job.spec.name]
+        where = {"agent": job.spec.name, "environment": job.environment.name, "random_return": 1.5}
+        rows = [{**where, "seed": seed, "step": step, "return": value} for seed in job.seeds for step in (0, 40)]
+        both = (policy,) * len(job.seeds)
+        return Result(pd.DataFrame(rows), both, both)
+
+    monkeypatch.setattr("feelgood.api.train_external", train_external)
+    several = ["--envs", "feelgood-tests/Lever-v0", "CartPole-v1", "--agents", "dqn", "iqn", "--num-seeds", "2"]
+    main(["train", *several, "--num-steps", "40", "--output", str(tmp_path / "all")])
+    said, folder = capsys.readouterr().out, tmp_path / "all"
+    names = ["dqn-feelgood-tests-Lever-v0", "iqn-feelgood-tests-Lever-v0", "dqn-CartPole-v1", "iqn-CartPole-v1"]
+    assert [place.name for _, _, place in jobs] == names
+    for kind in ("policy", "best_policy"):
+        found = {str(path.parent.relative_to(folder / kind)) for path in (folder / kind).rglob("policy.json")}
+        assert found == {f"{name}/seed-{seed}" for name in names for seed in (0, 1)}
+    assert "iqn did not learn in CartPole-v1: its return never changed, and that of random actions is 1.5" in said
+    assert "  feelgood check feelgood-tests/Lever-v0\n  feelgood check CartPole-v1\nnext:\n" in said
+    assert f"wrote {folder / 'policy' / names[0] / 'seed-0'}\n" in said
+    assert f"next:\n  feelgood report {folder} -o report.html\n" in said
+    assert [each["env"] for each in store.read_study(folder)["settings"]] == [env for env, _, _ in jobs]
+    main(["compare", str(folder)])
+    assert "Of 2 tasks, " in capsys.readouterr().out
+    main(["report", str(folder), "-o", str(tmp_path / "page.html")])
+    page = (tmp_path / "page.html").read_text()
+    assert "<h1>Training on feelgood-tests/Lever-v0, CartPole-v1</h1>" in page
+    assert "dqn, iqn; on feelgood-tests/Lever-v0, CartPole-v1." in page
+    assert "40 steps" in page
+
+
 def test_a_run_that_is_finished_is_not_run_again(stopped_and_continued, capsys):
     folder, _ = stopped_and_continued
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
@@ -173,6 +223,20 @@ def test_an_evaluation_prints_the_mean_its_interval_and_each_return(stopped_and_
     assert (printed["mean"], printed["interval"], printed["agent"], printed["finite"]) == (3.0, None, "dqn", True)
     assert call("evaluate", str(folder), "--num-episodes", "0") == 2
     assert capsys.readouterr().err == "feelgood: num_episodes must be a whole number of at least 1, got 0\n"
+
+
+def test_every_policy_of_a_run_is_evaluated_and_recorded(stopped_and_continued, capsys, tmp_path):
+    for seed in (0, 1):
+        shutil.copytree(stopped_and_continued[0] / "policy", tmp_path / "run" / "policy" / f"seed-{seed}")
+    main(["evaluate", str(tmp_path / "run"), "--num-episodes", "2"])
+    said = capsys.readouterr().out
+    assert said.count("returns 3 3\n") == 2
+    assert said.endswith("dqn in feelgood-tests/Lever-v0: 3.0 over 2 policies (3.0 to 3.0)\n")
+    main(["record", str(tmp_path / "run"), "-o", str(tmp_path / "film.gif")])
+    assert {path.name for path in tmp_path.glob("*.gif")} == {"film-seed-0.gif", "film-seed-1.gif"}
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(tmp_path / "run"), "--best"])
+    assert "holds no policy" in capsys.readouterr().err
 
 
 def test_a_policy_that_diverged_is_said_to_have(stopped_and_continued, capsys, tmp_path):
@@ -227,7 +291,11 @@ def test_another_run_does_not_go_into_the_same_folder(stopped_and_continued, cap
         (["--env", "CartPole-v1", "--env-settings", "sticky"], "env_settings must be of the form name=value"),
         (["--env", "CartPole-v1", "--num-seeds", "0"], "num_seeds must be a whole number of at least 1, got 0"),
         (["--env", "CartPole-v1", "--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
-        (["--agent", "dqn"], "--env"),
+        (["--agent", "dqn"], "one of --env and --envs must be given"),
+        (["--env", "CartPole-v1", "--envs", "Acrobot-v1"], "one of --env and --envs must be given"),
+        (["--env", "CartPole-v1", "--agent", "dqn", "--agents", "iqn"], "one of --agent and --agents must be given"),
+        (["--env", "CartPole-v1", "--agents", "dqn", "dqn"], "agents must be different, got dqn dqn"),
+        (["--env", "CartPole-v1", "--num-steps", "1" + 20 * "0"], "num_steps must be at most 1000000000000"),
     ],
 )
 def test_a_mistake_gives_one_sentence_code_two_and_writes_nothing(capsys, tmp_path, options, message):

@@ -43,8 +43,9 @@ def on_codes(
 
 
 def is_nature(spaces: Spaces, options: Options) -> bool:
-    """Whether the options choose the network of Mnih et al. (2015)."""
-    return options.network == "nature" or (options.network == "auto" and len(spaces.observation_shape) == 3)
+    """Whether the options choose the network of Mnih et al. (2015); "auto" takes an mlp for images below 36 pixels."""
+    is_image = len(spaces.observation_shape) == 3 and max(spaces.observation_shape) >= 36
+    return options.network == "nature" or (options.network == "auto" and is_image)
 
 
 def plain_model(

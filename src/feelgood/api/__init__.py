@@ -4,23 +4,26 @@ Defaults depend on the kind of environment: the paper's protocol for Atari games
 functional environments, and `CONTROL` for everything else.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
+import gymnasium
 import pandas as pd
 
 from feelgood.agents import Options, anneal
 from feelgood.api.agent_spec import AgentSpec, MakeAgent, agent_spec, check_kinds, options_of, seeds_of
 from feelgood.api.defaults import ATARI_OPTIONS, CONTROL, CONTROL_CONFIG, CONTROL_OPTIONS
 from feelgood.api.external import Job, external_environment, prepare, train_external
-from feelgood.api.functional import train_functional
-from feelgood.api.result import Result
+from feelgood.api.functional import functional_config, train_functional
+from feelgood.api.result import Result, merged, pair_name
 from feelgood.checks import check_kind
 from feelgood.envs import Environment
 from feelgood.envs.external import ExternalEnvironment
 from feelgood.runs import store
+from feelgood.runs.progress import bar, follow
 from feelgood.typing import Scalar
 
 __all__ = [
@@ -32,12 +35,14 @@ __all__ = [
     "Job",
     "Result",
     "external_environment",
+    "merged",
+    "pair_name",
     "prepare",
     "train",
     "train_external",
 ]
 
-Env = str | ExternalEnvironment | Environment | Callable[[int, bool], Any]
+Env = str | ExternalEnvironment | Environment | gymnasium.Env | Callable[..., Any]
 
 
 def train(
@@ -45,14 +50,15 @@ def train(
     env: Env,
     *,
     num_steps: int | None = None,
-    seeds: int | Sequence[int] = 0,
+    seeds: int | Sequence[int] | None = None,
+    seed: int | None = None,
     hyper: Mapping[str, float] | None = None,
     options: Options | Mapping[str, Any] | None = None,
     env_settings: Mapping[str, Any] | None = None,
     schedule: Callable[[Any, Scalar], Any] = anneal,
     folder: str | Path | None = None,
-    report: Callable[[int, Mapping[str, Any]], None] = lambda seed, row: None,
-    say: Callable[[str], None] = lambda text: None,
+    callback: Callable[[int, Mapping[str, Any]], None] = lambda seed, row: None,
+    progress: bool = True,
     **config: Any,
 ) -> Result:
     """Trains an agent in an environment.
@@ -60,10 +66,12 @@ def train(
     Args:
       agent: a name of the zoo (`feelgood list agents`), or your own `(spaces, hyper) -> Agent`.
       env: a Gymnasium name such as "CartPole-v1"; an Atari game as in "atari:venture"; a functional environment, which
-        trains inside XLA, all seeds at once; an `ExternalEnvironment`; or your own function
-        `(num_envs, training) -> VectorEnv`, see `feelgood.envs.external.vector_environment`.
+        trains inside XLA, all seeds at once; an `ExternalEnvironment`; a Gymnasium environment, its class, or a
+        function without arguments that makes one; or your own function `(num_envs, training) -> VectorEnv`. See
+        `feelgood.envs.external.as_external`.
       num_steps: environment steps in all.
-      seeds: seeds of initialisation, noise, minibatches and environments; one run for each.
+      seeds: seeds of initialisation, noise, minibatches and environments; one run for each. 0 if not given.
+      seed: one seed; the same as `seeds` with one number.
       hyper: hyper-parameters that differ from the defaults.
       options: options of an agent of the zoo that differ from the defaults, such as `{"double": True}`; or a
         `feelgood.agents.Options`, which sets them all.
@@ -71,8 +79,8 @@ def train(
       schedule: `(hyper, progress) -> hyper`.
       folder: folder for checkpoints, from which the same call continues, and for the final curve, which
         `feelgood.load_results` reads.
-      report: called with a seed and each new row of its curve.
-      say: called with messages to the user.
+      callback: called with a seed and each new row of its curve.
+      progress: whether to show progress and messages on standard error.
       config: other fields of `feelgood.training.ExternalConfig`, or of `feelgood.training.FunctionalConfig` for
         functional environments: batch_size, n_step, num_envs and so on.
 
@@ -85,25 +93,42 @@ def train(
       >>> result.plot()  # doctest: +SKIP
       >>> result.policy.evaluate(num_episodes=20).mean()  # doctest: +SKIP
     """
-    seeds = seeds_of(seeds)
-    check_kinds(env, hyper, options, env_settings)
+    if seeds is not None and seed is not None:
+        raise ValueError(f"seed and seeds mean the same; give one of them, got {seed!r} and {seeds!r}")
+    numbers = seeds_of(next((given for given in (seeds, seed) if given is not None), 0))
+    check_kinds(hyper, options, env_settings)
     check_kind("folder", folder, (str, Path, NoneType), "a path")
     if num_steps is not None:
         config["num_steps"] = num_steps
     kept = None if folder is None else Path(folder)
     if isinstance(env, Environment):
         spec = agent_spec(agent, hyper, options_of(options, {}), {}, schedule)
-        work = lambda: train_functional(spec, env, seeds, config, kept, report, say)
+        whole = functional_config(spec, config)
+        name, budget = f"{env.spec.name} {spec.name}", whole.num_steps
+        work = lambda report, tick, say: train_functional(spec, env, numbers, whole, kept, report, say)
     else:
-        job = prepare(agent, env, seeds, hyper, options, env_settings, schedule, config)
-        work = lambda: train_external(job, kept, report, say)
+        job = prepare(agent, env, numbers, hyper, options, env_settings, schedule, config)
+        name, budget = f"{job.environment.name} {job.spec.name}", job.config.num_steps
+        work = lambda report, tick, say: train_external(job, kept, report, say, tick)
+
+    def shown() -> Result:
+        if not progress:
+            return work(callback, lambda *news: None, lambda text: None)
+        with bar(stderr=True) as display, follow(display, name, numbers, budget) as (report, tick):
+
+            def both(seed: int, row: Mapping[str, Any]) -> None:
+                report(seed, row)
+                callback(seed, row)
+
+            return work(both, tick, lambda text: print(text, file=sys.stderr))
+
     if kept is None:
-        return work()
+        return shown()
     with store.locked(kept):
         if (kept / "manifest.json").exists():
             study = store.read_study(kept)["study"]
             raise ValueError(f"folder {kept} holds results of the command line ({study}); choose another folder")
-        result = work()
+        result = shown()
         store.write_table(kept / "curves.parquet", _with_others(result.curve, kept / "curves.parquet"))
         return result
 

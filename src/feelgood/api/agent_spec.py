@@ -9,7 +9,6 @@ import numpy as np
 
 from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal, check_hyper
 from feelgood.checks import check_choice, check_count, check_finite, check_kind
-from feelgood.envs import Environment
 from feelgood.envs.external import ExternalEnvironment
 from feelgood.runs import store
 from feelgood.runs.identity import identity
@@ -38,9 +37,9 @@ class AgentSpec(NamedTuple):
     schedule: Callable[[Any, Scalar], Any]
 
     def policy(
-        self, state: AgentState, environment: ExternalEnvironment, origin: Origin, num_chains: int = 1
+        self, state: AgentState, environment: ExternalEnvironment, origin: Origin, training: Mapping[str, Any]
     ) -> Policy:
-        """The policy of a trained agent."""
+        """The policy of a trained agent; `training` holds the settings of its run."""
         return Policy(
             environment,
             self.make,
@@ -49,8 +48,9 @@ class AgentSpec(NamedTuple):
             self.name,
             origin,
             self.options,
-            num_chains,
+            training.get("num_chains", 1),
             self.schedule,
+            training,
         )
 
 
@@ -79,20 +79,13 @@ def label_of(spec: AgentSpec, *facts: Any) -> str:
     return f"{spec.name} {store.fingerprint(dict(spec.hyper), vars(spec.options), make, *facts)}"
 
 
-def check_kinds(env: Any, hyper: Any, options: Any, env_settings: Any) -> None:
+def check_kinds(hyper: Any, options: Any, env_settings: Any) -> None:
     """Refuses arguments of `feelgood.train` of a wrong type."""
     for name, value in (("hyper", hyper), ("env_settings", env_settings)):
         check_kind(name, value, (Mapping, NoneType), "a mapping from names to values")
         for key in value or ():
             check_kind(f"{name}'s names", key, str, "words")
     check_kind("options", options, (Options, Mapping, NoneType), "a mapping from names to values, or Options")
-    if not callable(env):
-        check_kind(
-            "env",
-            env,
-            (str, ExternalEnvironment, Environment),
-            "a name, an ExternalEnvironment, an Environment or a function",
-        )
 
 
 def options_of(given: Options | Mapping[str, Any] | None, defaults: Mapping[str, Any]) -> Options:

@@ -58,3 +58,6 @@ network, the scaled pixels decide its actions; with raw pixels the biases hardly
 
 NUM_EVALUATIONS = 25
 """Evaluations in a run on an external environment other than an Atari game, without that of the untrained network."""
+
+STEPS_WITHOUT_LIMIT = 1_000
+"""Steps after which an evaluation episode is cut off if the environment has no known time limit."""

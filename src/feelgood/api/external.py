@@ -1,7 +1,7 @@
 """Training on external environments, one seed after the other."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,13 +26,15 @@ from feelgood.api.defaults import (
     CONTROL_CONFIGS,
     CONTROL_OPTIONS,
     NUM_EVALUATIONS,
+    STEPS_WITHOUT_LIMIT,
 )
 from feelgood.api.result import Result
 from feelgood.checks import check_choice, check_count
-from feelgood.envs.external import ExternalEnvironment, vector_environment
+from feelgood.envs.external import ExternalEnvironment, as_external
 from feelgood.runs.identity import identity
 from feelgood.training.acting import spaces_of
 from feelgood.training.config import ExternalConfig, most_groups
+from feelgood.training.evaluation import random_return
 from feelgood.training.external import Point, train
 from feelgood.training.policy import Origin, make_environment
 from feelgood.typing import Scalar
@@ -50,7 +52,7 @@ def external_environment(env: Any, settings: Mapping[str, Any] | None = None) ->
         return origin, make_environment(origin)
     if settings:
         raise ValueError(f"env_settings must be empty unless env is a name, got {dict(settings)!r}")
-    environment = env if isinstance(env, ExternalEnvironment) else vector_environment(env)
+    environment = as_external(env)
     return Origin("own", environment.name), environment
 
 
@@ -71,10 +73,22 @@ class Job(NamedTuple):
     seeds: Sequence[int]
     config: ExternalConfig
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings of the runs, without the seeds, as they are stored in a manifest."""
+        return {
+            "agent": self.spec.name,
+            "env": self.origin.name,
+            "env_settings": dict(self.origin.settings),
+            "hyper": dict(self.spec.hyper),
+            "options": asdict(self.spec.options),
+            "config": asdict(self.config),
+        }
+
 
 def prepare(
     agent: str | MakeAgent,
-    env: str | ExternalEnvironment | Callable[[int, bool], Any],
+    env: Any,
     seeds: Sequence[int] = (0,),
     hyper: Mapping[str, float] | None = None,
     options: Options | Mapping[str, Any] | None = None,
@@ -88,7 +102,7 @@ def prepare(
       ValueError: if an argument is not valid.
     """
     config = config or {}
-    check_kinds(env, hyper, options, env_settings)
+    check_kinds(hyper, options, env_settings)
     if not callable(agent):
         check_choice("agent", agent, ZOO)
     origin, environment = external_environment(env, env_settings)
@@ -111,7 +125,12 @@ def prepare(
         num_envs = config.get("num_envs", CONTROL_CONFIG["num_envs"])
         check_count("num_envs", num_envs)
         own_config = {} if callable(agent) else CONTROL_CONFIGS.get(agent, {})
-        defaults = {**CONTROL_CONFIG, **own_config, "evaluation_period": max(num_envs, num_steps // NUM_EVALUATIONS)}
+        defaults = {
+            **CONTROL_CONFIG,
+            **own_config,
+            "evaluation_period": max(num_envs, num_steps // NUM_EVALUATIONS),
+            "max_evaluation_steps": environment.time_limit or STEPS_WITHOUT_LIMIT,
+        }
     whole = config_of(ExternalConfig, defaults, config)
     if whole.learning_starts >= whole.num_steps:
         if "learning_starts" in config:
@@ -121,12 +140,6 @@ def prepare(
             )
         whole = replace(whole, learning_starts=whole.num_steps // 2)  # so that a short run also learns
     return Job(spec, origin, environment, seeds_of(seeds), whole)
-
-
-def _row(spec: AgentSpec, environment: str, seed: int, point: Point) -> dict[str, Any]:
-    about = {"agent": spec.name, "environment": environment, "seed": seed}
-    names = {"return_": "return", "is_finite": "finite"}
-    return about | {names.get(name, name): value for name, value in point._asdict().items()}
 
 
 def train_external(
@@ -139,10 +152,17 @@ def train_external(
     """Trains one run after the other; see `train`. For `tick` see `feelgood.training.external.train`."""
     spec, origin, environment, seeds, config = job
     label = label_of(spec, origin, identity(environment) if origin.kind == "own" else None)
-    rows, policies = [], []
+    about = {"agent": spec.name, "environment": environment.name}
+    random = random_return(environment, config.num_evaluation_episodes, config.max_evaluation_steps)
+    rows, last, best = [], [], []
+
+    def row(seed: int, point: Point) -> dict[str, Any]:
+        names = {"return_": "return", "is_finite": "finite"}
+        fields = {names.get(name, name): value for name, value in point._asdict().items()}
+        return {**about, "seed": seed, **fields, "random_return": random}
 
     def report_point(seed: int, point: Point) -> None:
-        report(seed, _row(spec, environment.name, seed, point))
+        report(seed, row(seed, point))
 
     for seed in seeds:
         outcome = train(
@@ -158,6 +178,8 @@ def train_external(
             tick=partial(tick, seed),
             say=say,
         )
-        rows += [_row(spec, environment.name, seed, point) for point in outcome.curve]
-        policies.append(spec.policy(outcome.agent, environment, origin, config.num_chains))
-    return Result(pd.DataFrame(rows), tuple(policies))
+        rows += [row(seed, point) for point in outcome.curve]
+        training = {"seed": seed, **asdict(config)}
+        last.append(spec.policy(outcome.agent, environment, origin, training))
+        best.append(spec.policy(outcome.best, environment, origin, {**training, "step": outcome.best_step}))
+    return Result(pd.DataFrame(rows), tuple(last), tuple(best))

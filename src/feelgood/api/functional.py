@@ -1,6 +1,7 @@
 """Training on functional environments: all seeds at once, spread over the devices."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,21 @@ from feelgood.training.functional import FunctionalConfig, Record, trainer
 from feelgood.training.policy import Origin
 
 
+def functional_config(spec: AgentSpec, given: Mapping[str, Any]) -> FunctionalConfig:
+    """The settings of a run: those given, and the defaults of the agent."""
+    return config_of(FunctionalConfig, ZOO[spec.name].config if spec.name in ZOO else {"replay_ratio": 1.0}, given)
+
+
 def train_functional(
     spec: AgentSpec,
     environment: Environment,
     seeds: Sequence[int],
-    given: Mapping[str, Any],
+    config: FunctionalConfig,
     folder: Path | None,
     report: Callable[[int, Mapping[str, Any]], None],
     say: Callable[[str], None],
 ) -> Result:
     """Trains all seeds at once."""
-    defaults = ZOO[spec.name].config if spec.name in ZOO else {"replay_ratio": 1.0}
-    config = config_of(FunctionalConfig, defaults, given)
     name = environment.spec.name
     rows: list[list[dict[str, Any]]] = [[] for _ in seeds]
 
@@ -60,7 +64,8 @@ def train_functional(
     )
     report_rows(curves, config.num_chunks)
     one_of = lambda i: jax.tree.map(lambda leaf: leaf[i], curves.agents)
-    policies = tuple(spec.policy(one_of(i), external, origin) for i in range(len(seeds)))
+    training = asdict(config)
+    policies = tuple(spec.policy(one_of(i), external, origin, {"seed": s, **training}) for i, s in enumerate(seeds))
     return Result(pd.DataFrame([row for of_seed in rows for row in of_seed]), policies)
 
 

@@ -40,28 +40,34 @@ COMMANDS = {
     "train": Command(
         "train",
         "train",
-        "train an agent in a Gymnasium environment or an Atari game",
-        "feelgood train --env CartPole-v1 --agent fg_ulmcdqn --output runs/cartpole",
+        "train agents in Gymnasium environments or Atari games",
+        "feelgood train --env CartPole-v1 --agents ensemble_dqn dqn --num-seeds 3 --output runs/cartpole",
+    ),
+    "check": Command(
+        "check",
+        "check",
+        "check a Gymnasium environment and name the rule that it breaks",
+        "feelgood check CartPole-v1",
     ),
     "evaluate": Command(
         "evaluate",
         "evaluate",
-        "play episodes with a trained policy and print their returns",
+        "play episodes with trained policies and print their returns",
         "feelgood evaluate runs/cartpole --num-episodes 20",
     ),
     "record": Command(
         "record",
         "record",
-        "record an episode of a trained policy as a GIF",
+        "record an episode of trained policies as a GIF",
         "feelgood record runs/cartpole -o game.gif",
     ),
     "plot": Command(
-        "plot", "plot", "draw a study's figures from its tables", "feelgood plot runs/nchain --kind curves"
+        "plot", "plot", "draw the figures of studies from their tables", "feelgood plot runs/nchain --kind curves"
     ),
     "compare": Command(
         "compare",
         "compare",
-        "compare two runs, or two agents of a run, task by task",
+        "compare runs, or agents of a run, task by task",
         "feelgood compare runs/nchain:fg_ulmcdqn runs/nchain:dqn",
     ),
     "report": Command(
@@ -75,6 +81,12 @@ COMMANDS = {
         "list_names",
         "list agents, samplers, environments, studies, algorithms and mdps with their papers",
         "feelgood list agents --json",
+    ),
+    "new": Command(
+        "new",
+        "new",
+        "write a commented environment, agent, sampler or study with its test",
+        "feelgood new environment my_maze",
     ),
     "doctor": Command(
         "doctor",
@@ -94,19 +106,25 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of `feelgood`."""
     streams.repair()
-    with signals.listening(), streams.forgiving(output=False):
-        try:
-            _call(sys.argv[1:] if arguments is None else arguments)
-        except KeyboardInterrupt:
-            _stop()
-        except Exception:
-            if signals.was_received():  # imports may turn a KeyboardInterrupt into an error of their own
-                _stop()
-            raise
+    try:
+        with streams.forgiving(output=False), signals.listening():
+            try:
+                _call(sys.argv[1:] if arguments is None else arguments)
+            except Exception:
+                if signals.was_received():  # imports may turn a KeyboardInterrupt into an error of their own
+                    raise KeyboardInterrupt from None
+                raise
+    except KeyboardInterrupt:
+        _stop()
+    finally:
+        # An interrupt inside `exec` or `eval` of a string, as in `dataclass` and `namedtuple`, marks the process to end
+        # by SIGINT even if the interrupt is caught. Another `exec` removes the mark.
+        exec("")
 
 
 def _stop() -> NoReturn:
-    print("\nstopped", file=sys.stderr)
+    with suppress(OSError, ValueError):
+        print("\nstopped", file=sys.stderr)
     sys.exit(signals.exit_code())
 
 
@@ -132,11 +150,14 @@ def _call(arguments: Sequence[str]) -> None:
     except (ValueError, OSError) as error:
         _refuse(_message(error))
     except (MemoryError, OverflowError) as error:
-        _refuse(f"out of memory on this machine ({error})")
+        _refuse(f"out of memory on this machine ({error}){_SMALLER}")
     except RuntimeError as error:  # XLA has no exception class for this
         if "RESOURCE_EXHAUSTED" not in str(error) and "out of memory" not in str(error).lower():
             raise
-        _refuse(f"out of memory on this machine ({error})")
+        _refuse(f"out of memory on this machine ({error}){_SMALLER}")
+
+
+_SMALLER = "; lower the number of seeds or environments, the replay's capacity, the batch size or the network's widths"
 
 
 def _list_commands() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from feelgood.catalogue import KINDS
 from feelgood.checks import check_choice
 from feelgood.cli import COMMANDS
+from feelgood.cli.new import KINDS as SKELETONS
 from feelgood.cli.parsing import parser
 from feelgood.cli.run import study_options
 from feelgood.studies import STUDIES
@@ -51,7 +52,7 @@ def study_flags(study: str) -> list[str]:
 
 def _following() -> dict[str, list[str]]:
     """The words that may follow each command, except for files; the options of `run` are those of its studies."""
-    known: dict[str, Iterable[str]] = {"run": STUDIES, "list": KINDS, "completion": SHELLS}
+    known: dict[str, Iterable[str]] = {"run": STUDIES, "list": KINDS, "completion": SHELLS, "new": SKELETONS}
     return {name: [*known.get(name, ()), *(["--help"] if name == "run" else flags_of(name))] for name in COMMANDS}
 
 

@@ -4,8 +4,9 @@ import json
 import math
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from feelgood.cli.parsing import parser
 from feelgood.cli.work import set_up_jax
@@ -18,28 +19,44 @@ def evaluate_parser() -> ArgumentParser:
     parse.add_argument("--num-episodes", type=int, default=20, help="number of episodes (default: 20)")
     parse.add_argument("--seed", type=int, default=0, help="seed of the episodes (default: 0)")
     parse.add_argument("--json", action="store_true", help="print JSON")
+    parse.add_argument("--best", action="store_true", help="the best policies of the run instead of the final ones")
     parse.add_argument("--allow-import", action="store_true", help="import the module of an env such as module:Name-v0")
     return parse
 
 
 def evaluate(arguments: Sequence[str]) -> None:
-    """Plays episodes with a saved policy and prints their returns."""
+    """Plays episodes with the policies of a run and prints their returns."""
     chosen = evaluate_parser().parse_args(arguments)
     set_up_jax()
 
     from feelgood.statistics import interval
-    from feelgood.training.policy_files import load_policy
+    from feelgood.training.policy_files import find_policies, load_policy
 
-    policy = load_policy(chosen.folder, allow_import=chosen.allow_import)
-    if not policy.is_finite:
-        print(f"the parameters of {chosen.folder} are not finite: its training diverged", file=sys.stderr)
-    returns = policy.evaluate(chosen.num_episodes, chosen.seed).tolist()
-    mean, half = interval(returns)
-    if chosen.json:
+    found = []
+    for folder in find_policies(chosen.folder, "best_policy" if chosen.best else "policy"):
+        policy = load_policy(folder, allow_import=chosen.allow_import)
+        if not policy.is_finite:
+            print(f"the parameters of {folder} are not finite: its training diverged", file=sys.stderr)
+        returns = policy.evaluate(chosen.num_episodes, chosen.seed).tolist()
+        mean, half = interval(returns)
         ends = None if math.isnan(half) else [mean - half, mean + half]
         about = {"agent": policy.agent, "env": policy.origin.name, "seed": chosen.seed, "finite": policy.is_finite}
-        print(json.dumps({**about, "mean": mean, "interval": ends, "returns": returns}, indent=2))
-        return
-    band = "" if math.isnan(half) else f", 95% interval [{mean - half:.1f}, {mean + half:.1f}]"
-    print(f"{policy.agent} in {policy.origin.name}: mean return {mean:.1f}{band}, {len(returns)} episodes")
-    print("returns " + " ".join(f"{value:g}" for value in returns))
+        found.append({**about, "policy": str(folder), "mean": mean, "interval": ends, "returns": returns})
+        if not chosen.json:
+            band = "" if ends is None else f", 95% interval [{ends[0]:.1f}, {ends[1]:.1f}]"
+            print(f"{policy.agent} in {policy.origin.name}: mean return {mean:.1f}{band}, {len(returns)} episodes")
+            print(f"returns {' '.join(f'{value:g}' for value in returns)}")
+    if chosen.json:
+        print(json.dumps(found[0] if len(found) == 1 else found, indent=2))
+    for (agent, env), means in _grouped(found).items():
+        if len(means) > 1 and not chosen.json:
+            mean = sum(means) / len(means)
+            print(f"{agent} in {env}: {mean:.1f} over {len(means)} policies ({min(means):.1f} to {max(means):.1f})")
+
+
+def _grouped(found: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[float]]:
+    """Mean returns by agent and environment."""
+    groups: dict[tuple[str, str], list[float]] = {}
+    for each in found:
+        groups.setdefault((each["agent"], each["env"]), []).append(each["mean"])
+    return groups

@@ -16,14 +16,15 @@ _ENDINGS = (".png", ".pdf", ".svg")
 def plot_parser() -> ArgumentParser:
     """The parser of this command."""
     parse = parser("plot")
-    parse.add_argument("folder", type=Path, metavar="RUN", help="a study's folder")
+    parse.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="folders of studies, drawn together")
     parse.add_argument("--kind", nargs="+", default=[], help="kinds of figure (default: all that the tables allow)")
     parse.add_argument("--agents", nargs="+", default=[], help="agents to draw (default: all)")
     parse.add_argument(
         "-o",
         "--output",
         type=Path,
-        help="a folder, or a file ending in .png, .pdf or .svg (default: the study's folder)",
+        help="a folder, or a file ending in .png, .pdf or .svg (default: the study's folder; "
+        "the current folder for several)",
     )
     parse.add_argument("--json", action="store_true", help="print the data as JSON instead of drawing it")
     return parse
@@ -44,7 +45,7 @@ def plot(arguments: Sequence[str]) -> None:
     from feelgood.figures.draw import draw
     from feelgood.report import kinds as charts
 
-    tables = charts.tables_of(chosen.folder)
+    tables = charts.overlaid(chosen.folders)
     if chosen.agents:
         known = {name for table in tables.values() for name in _agents(table)}
         for agent in chosen.agents:
@@ -52,7 +53,8 @@ def plot(arguments: Sequence[str]) -> None:
         tables = {name: _only(table, chosen.agents) for name, table in tables.items()}
     kinds = charts.available(tables)
     if not kinds:
-        raise ValueError(f"folder {chosen.folder} holds no table that a figure can be drawn from: {', '.join(tables)}")
+        where = " ".join(map(str, chosen.folders))
+        raise ValueError(f"folder {where} holds no table that a figure can be drawn from: {', '.join(tables)}")
     for kind in chosen.kind:
         check_choice("kind", kind, kinds)
     if chosen.json:
@@ -66,8 +68,9 @@ def plot(arguments: Sequence[str]) -> None:
         style.save(drawn[chosen.kind[0]], chosen.output)
         print(f"wrote {chosen.output}")
         return
+    output = chosen.output or (chosen.folders[0] if len(chosen.folders) == 1 else Path())
     for kind, figure in drawn.items():
-        for path in style.save(figure, (chosen.output or chosen.folder) / kind):
+        for path in style.save(figure, output / kind):
             print(f"wrote {path}")
 
 

@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ FILES = {
     "curves.png": "the evaluation return against steps",
     "curves.pdf": "the same as PDF",
     "policy": "the trained parameters, for `feelgood.load_policy`, `feelgood evaluate` and `feelgood record`",
+    "best_policy": "the parameters with the highest evaluation return, for `feelgood evaluate --best`",
     "logs": "the curves, written during training",
     "tensorboard": "the same for TensorBoard",
 }
@@ -30,14 +31,18 @@ FILES = {
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """Trains an agent in a Gymnasium environment or an Atari game."""
+    """Trains agents in Gymnasium environments or Atari games."""
 
-    env: str
+    env: str = ""
     """A Gymnasium name such as CartPole-v1, or an Atari game as in atari:venture."""
+    envs: tuple[str, ...] = ()
+    """Several environments instead of env."""
     env_settings: tuple[str, ...] = ()
     """Settings of the environment, as in pixel_scale=0.0625 life_loss=false for an Atari game, or map_name=8x8."""
     agent: str = "auto"
     """Agent, see `feelgood list agents`; auto for ensemble_dqn, and fg_ulmcdqn on Atari."""
+    agents: tuple[str, ...] = ()
+    """Several agents instead of agent."""
     num_steps: int = 0
     """Environment steps; 0 for the default: 50,000, or 12,500,000 on Atari."""
     seed: int = 0
@@ -70,8 +75,15 @@ class TrainOptions:
     """Project of Weights & Biases to log curves to (needs the extra wandb)."""
 
     def __post_init__(self):
-        if self.agent == "auto":
-            object.__setattr__(self, "agent", "fg_ulmcdqn" if self.env.startswith("atari:") else "ensemble_dqn")
+        if bool(self.env) == bool(self.envs):
+            raise ValueError(f"one of --env and --envs must be given, got {self.env!r} and {' '.join(self.envs)!r}")
+        if self.agents and self.agent != "auto":
+            raise ValueError(f"one of --agent and --agents must be given, got {self.agent!r} and {self.agents!r}")
+        for name in ("envs", "agents"):
+            if len({*getattr(self, name)}) < len(getattr(self, name)):
+                raise ValueError(f"{name} must be different, got {' '.join(getattr(self, name))}")
+        if self.agent == "auto" and self.env:
+            object.__setattr__(self, "agent", _agent("auto", self.env))
         for name in ("num_steps", "seed", "num_envs"):
             check_count(name, getattr(self, name), minimum=0)
         check_count("num_seeds", self.num_seeds)
@@ -87,6 +99,11 @@ class TrainOptions:
         ):
             if wanted and importlib.util.find_spec(package) is None:
                 raise ValueError(f"{extra} needs a package that is not installed: pip install 'feelgood[{extra}]'")
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Every environment with every agent."""
+        envs, agents = self.envs or (self.env,), self.agents or (self.agent,)
+        return [(env, _agent(agent, env)) for env in envs for agent in agents]
 
     def seed_list(self) -> list[int]:
         """The seeds as numbers."""
@@ -109,6 +126,11 @@ class TrainOptions:
             if name in said:
                 raise ValueError(f"{name} has an option of its own: --{name.replace('_', '-')}")
         return {**said, **{name: value for name, value in own.items() if value}}
+
+
+def _agent(name: str, env: str) -> str:
+    """The name of the agent, where auto depends on the environment."""
+    return name if name != "auto" else "fg_ulmcdqn" if env.startswith("atari:") else "ensemble_dqn"
 
 
 def _numbers(field: str, words: Sequence[str]) -> dict[str, float]:
@@ -135,13 +157,13 @@ def execute(options: TrainOptions, again: str) -> None:
         return
     set_up_jax()
     with interruptible(again):
-        for path in run(options):
-            print(f"wrote {path}")
+        for line in run(options):
+            print(line)
 
 
-def run(options: TrainOptions) -> list[Path]:
-    """Trains, or continues unfinished training in the folder, and returns the paths of the files it wrote."""
-    from feelgood.api import prepare, train_external
+def run(options: TrainOptions) -> list[str]:
+    """Trains, or continues unfinished training in the folder; returns lines about the results and what to do next."""
+    from feelgood.api import merged, pair_name, prepare, train_external
     from feelgood.runs import store
     from feelgood.runs.progress import bar
 
@@ -150,74 +172,94 @@ def run(options: TrainOptions) -> list[Path]:
     said = {name: getattr(options, name) for name in ("hidden", "double", "prioritized")}
     chosen |= {name: value for name, value in said.items() if value}
     seeds = options.seed_list()
+    hyper, env_settings, config = options.hyper_parameters(), options.environment(), options.settings()
     # Raises errors before anything is written.
-    job = prepare(
-        options.agent,
-        options.env,
-        seeds,
-        options.hyper_parameters(),
-        chosen,
-        options.environment(),
-        config=options.settings(),
-    )
+    jobs = {
+        pair_name(agent, env): prepare(agent, env, seeds, hyper, chosen, env_settings, config=config)
+        for env, agent in options.pairs()
+    }
+    settings = [job.settings for job in jobs.values()]
     command = store.as_command("train", options).replace("feelgood run train", "feelgood train", 1)
-    checkpoint = options.output / "checkpoint"
+    checkpoint, results = options.output / "checkpoint", []
     with (
-        store.recorded(options.output, "train", options, seeds={"training": seeds}, files=FILES, command=command),
+        store.recorded(
+            options.output,
+            "train",
+            options,
+            seeds={"training": seeds},
+            files=FILES,
+            command=command,
+            settings=settings[0] if len(jobs) == 1 else settings,
+        ),
         bar() as progress,
-        _reports(options, seeds, job.config.num_steps, progress) as (report, tick),
     ):
-        result = train_external(job, checkpoint, report, say=lambda text: print(text, file=sys.stderr), tick=tick)
+        for name, job in jobs.items():
+            folder = "" if len(jobs) == 1 else name
+            with _reports(options, job, folder, progress) as (report, tick):
+                print_line = lambda text: print(text, file=sys.stderr)
+                results.append(train_external(job, checkpoint / folder, report, print_line, tick))
+        result = merged(results)
         paths = result.save(options.output)
     shutil.rmtree(checkpoint, ignore_errors=True)  # not needed once the run is finished
-    return paths
+    # The files of a policy are named by their folder.
+    written = dict.fromkeys(path.parent if path.name.startswith("policy.") else path for path in paths)
+    return [*(f"wrote {path}" for path in written), *result.summary(), *_advice(result, options)]
+
+
+def _advice(result: Any, options: TrainOptions) -> list[str]:
+    """What to try if an agent has not learnt, and commands that read the results."""
+    stuck = result.not_above_random()
+    lines = [sentence for _, sentence in stuck]
+    if stuck:
+        lines += [
+            "to try: more steps (--num-steps), other agents (--agents ensemble_dqn dqn), longer returns (--config "
+            "n_step=5), and a check of the environment:",
+            *(f"  feelgood check {env}" for env in dict.fromkeys(env for env, _ in stuck)),
+        ]
+    output = shlex.quote(str(options.output))
+    lines += ["next:", f"  feelgood report {output} -o report.html", f"  feelgood plot {output} --kind curves"]
+    lines += [f"  feelgood compare {output}"] if len(options.pairs()) > len(options.envs or (0,)) else []
+    lines += [f"  feelgood evaluate {output} --num-episodes 20", f"  feelgood record {output} -o game.gif"]
+    return lines
 
 
 @contextmanager
 def _reports(
-    options: TrainOptions, seeds: Sequence[int], num_steps: int, progress: Any
+    options: TrainOptions, job: Any, place: str, progress: Any
 ) -> Iterator[tuple[Callable[[int, Mapping[str, Any]], None], Callable[[int, int, float], None]]]:
-    """Yields a function that logs rows of curves, and one that updates the progress bar between them."""
+    """Yields a function that logs rows of curves, and one that updates the progress bar between them.
+
+    `place` is the folder of the job in the folders of logs.
+    """
     from feelgood.runs import sinks
-    from feelgood.runs.progress import Moment
+    from feelgood.runs.progress import follow
     from feelgood.runs.store import fingerprint
 
-    # A resumed run reports its curve from the start.
-    own = {seed: [sinks.csv(options.output / "logs" / f"seed-{seed}.csv", overwrite=True)] for seed in seeds}
+    output, env, agent = options.output, job.environment.name, job.spec.name
+    own: dict[int, list[Any]] = {}
     try:
-        for seed in seeds:
+        for seed in job.seeds:
+            # A resumed run reports its curve from the start.
+            own[seed] = [sinks.csv(output / "logs" / place / f"seed-{seed}.csv", overwrite=True)]
             if options.tensorboard:
-                own[seed].append(sinks.tensorboard(options.output / "tensorboard" / f"seed-{seed}", first_step=0))
+                own[seed].append(sinks.tensorboard(output / "tensorboard" / place / f"seed-{seed}", first_step=0))
             if options.wandb_project:
-                name = f"{options.env}-{options.agent}-seed-{seed}".replace("/", "-").replace(":", "-")
-                config = {key: str(value) for key, value in asdict(options).items()}
-                mark = fingerprint(config, str(options.output.resolve()), seed)
-                folder = options.output / "wandb"
+                name = f"{env}-{agent}-seed-{seed}".replace("/", "-").replace(":", "-")
+                config = {key: str(value) for key, value in {**job.settings, "output": output}.items()}
+                mark = fingerprint(config, str(output.resolve()), seed)
+                folder = output / "wandb"
                 folder.mkdir(parents=True, exist_ok=True)
                 own[seed].append(
                     sinks.wandb(options.wandb_project, name=name, folder=folder, config=config, identity=mark)
                 )
-        with progress.task(f"{options.env} {options.agent}", len(seeds) * num_steps) as show:
-            where: dict[str, Any] = {}
-
-            def move(seed: int, **news: Any) -> None:
-                if where.get("seed") != seed:
-                    where.clear()
-                where.update(news, seed=seed, step=max(news["step"], where.get("step", 0)))  # evaluations are late
-                speed = f", {where['speed']:,.0f} steps/s" if "speed" in where else ""
-                done = seeds.index(seed) * num_steps + min(where["step"], num_steps)
-                show(Moment(done, f"seed {seed}, step {where['step']:,}{speed}{where.get('score', '')}"))
-
-            def tick(seed: int, step: int, speed: float) -> None:
-                move(seed, step=step, speed=speed)
+        with follow(progress, f"{env} {agent}", job.seeds, job.config.num_steps) as (show, tick):
 
             def report(seed: int, row: Mapping[str, Any]) -> None:
-                step = row["step"]
-                move(seed, step=step, score=f", return {row['return']:.1f}" if row["finite"] else ", diverged")
+                show(seed, row)
                 names = ("return", "training_return", "action_changes", "potential", "seconds")
-                numbers = {name: row[name] for name in names}
+                numbers = {name: row[name] for name in names if math.isfinite(row[name])}
                 for sink in own[seed]:
-                    sink.log(step, {name: value for name, value in numbers.items() if math.isfinite(value)})
+                    sink.log(row["step"], numbers)
 
             yield report, tick
     finally:

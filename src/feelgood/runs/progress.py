@@ -1,10 +1,10 @@
 """A progress bar on a terminal; occasional log lines elsewhere."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -76,9 +76,9 @@ class Bar:
 
 
 @contextmanager
-def bar():
+def bar(*, stderr: bool = False) -> Iterator[Bar]:
     """A progress bar on a terminal; elsewhere a line per finished task, and a few lines for a long one."""
-    console = Console()
+    console = Console(stderr=stderr)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -90,3 +90,32 @@ def bar():
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         yield Bar(progress)
+
+
+Report = Callable[[int, Mapping[str, Any]], None]
+Tick = Callable[[int, int, float], None]
+
+
+@contextmanager
+def follow(progress: Bar, name: str, seeds: Sequence[int], num_steps: int) -> Iterator[tuple[Report, Tick]]:
+    """Shows training runs, one seed after the other.
+
+    Yields:
+      `(seed, row)`, to call with each new row of a curve, and `(seed, step, steps per second)`, to call in between.
+    """
+    with progress.task(name, len(seeds) * num_steps) as show:
+        where: dict[str, Any] = {}
+
+        def move(seed: int, **news: Any) -> None:
+            if where.get("seed") != seed:
+                where.clear()
+            where.update(news, seed=seed, step=max(news["step"], where.get("step", 0)))  # evaluations are late
+            speed = f", {where['speed']:,.0f} steps/s" if "speed" in where else ""
+            done = seeds.index(seed) * num_steps + min(where["step"], num_steps)
+            show(Moment(done, f"seed {seed}, step {where['step']:,}{speed}{where.get('score', '')}"))
+
+        def report(seed: int, row: Mapping[str, Any]) -> None:
+            score = f", return {row['return']:.1f}" if row["finite"] else ", diverged"
+            move(seed, step=row["step"], score=score)
+
+        yield report, lambda seed, step, speed: move(seed, step=step, speed=speed)

@@ -38,8 +38,10 @@ def describe(folder: Path, manifest: Mapping[str, Any], files: Mapping[str, str]
         table = "curves" if "curves" in tables else tables[0]
         lines += ["", "Read a table, with FOLDER the path of this folder:", ""]
         lines += ["```python", "import feelgood", "", f'feelgood.load_results("FOLDER", "{table}")', "```"]
-    lines += ["", "## Options", "", "| option | value |", "|---|---|"]
-    lines += [f"| {name} | {_plain(value)} |" for name, value in manifest["spec"].items()]
+    settings = manifest.get("settings") or manifest["spec"]
+    for each in settings if isinstance(settings, list) else [settings]:
+        lines += ["", "## Settings", "", "| setting | value |", "|---|---|"]
+        lines += [f"| {name} | {_plain(value)} |" for name, value in each.items()]
     lines += ["", "## Seeds and versions", ""]
     for use, each in manifest["seeds"].items():
         lines.append(f"- seeds, {use}: {each}")
@@ -51,6 +53,8 @@ def describe(folder: Path, manifest: Mapping[str, Any], files: Mapping[str, str]
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_plain(each)}" for name, each in value.items())
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 

@@ -228,6 +228,7 @@ def recorded(
     seeds: Mapping[str, Sequence[int]] | None = None,
     files: Mapping[str, str] | None = None,
     command: str | None = None,
+    settings: Any = None,
 ) -> Iterator[dict[str, Any]]:
     """Locks the folder of a study and keeps its manifest and README, which become "finished" if no error is raised.
 
@@ -240,6 +241,7 @@ def recorded(
       seeds: the seeds of each use.
       files: the files that the study writes, with a one-line description of each.
       command: the command that runs it; `as_command` if not given.
+      settings: the settings that the options and their defaults lead to, or a list of those of several runs.
 
     Yields:
       A dictionary for facts that are known only after the work; they are added to the manifest.
@@ -262,6 +264,7 @@ def recorded(
             "command": command or as_command(study, spec),
             "arguments": sys.argv[1:],
             "seeds": {use: seed_text(each) for use, each in (seeds or {}).items()},
+            **({} if settings is None else {"settings": settings}),
             "finished": False,
         }
         facts: dict[str, Any] = {}
@@ -297,8 +300,9 @@ def _check_hash(file: Path) -> None:
 
 
 def _label(study: str, spec: Any) -> str:
-    # Empty `seeds` mean that `num_seeds` gives them.
-    options = {name: value for name, value in dataclasses.asdict(spec).items() if (name, value) != ("seeds", ())}
+    # Empty `seeds` mean that `num_seeds` gives them, empty `envs` and `agents` of training that `env` and `agent` do.
+    optional = ("seeds", "envs", "agents") if study == "train" else ("seeds",)
+    options = {name: value for name, value in dataclasses.asdict(spec).items() if value != () or name not in optional}
     return fingerprint(study, {name: value for name, value in options.items() if name not in _ELSEWHERE})
 
 

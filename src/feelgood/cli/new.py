@@ -1,0 +1,45 @@
+"""`feelgood new`."""
+
+import re
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from feelgood.checks import check_choice
+from feelgood.cli.parsing import parser
+
+KINDS = ("environment", "agent", "sampler", "study")
+
+
+def new_parser() -> ArgumentParser:
+    """The parser of this command."""
+    parse = parser("new")
+    parse.add_argument("kind", help=f"one of {', '.join(KINDS)}")
+    parse.add_argument("name", help="name of the module, as in my_maze")
+    parse.add_argument("-o", "--output", type=Path, default=Path(), help="folder (default: the current one)")
+    return parse
+
+
+def new(arguments: Sequence[str]) -> None:
+    """Writes a commented module and its test."""
+    chosen = new_parser().parse_args(arguments)
+    check_choice("kind", chosen.kind, KINDS)
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", chosen.name):
+        raise ValueError(f"name must be a module's name of small letters, digits and underscores, got {chosen.name!r}")
+    texts = {
+        chosen.output / file: resources.files("feelgood.cli").joinpath("skeletons", skeleton).read_text("utf-8")
+        for file, skeleton in (
+            (f"{chosen.name}.py", f"{chosen.kind}.txt"),
+            (f"test_{chosen.name}.py", f"test_{chosen.kind}.txt"),
+        )
+    }
+    for path in texts:
+        if path.exists():
+            raise ValueError(f"file {path} exists already; choose another name")
+    class_name = "".join(word.title() for word in chosen.name.split("_"))
+    chosen.output.mkdir(parents=True, exist_ok=True)
+    for path, text in texts.items():
+        path.write_text(text.replace("my_name", chosen.name).replace("MyName", class_name), "utf-8")
+        print(f"wrote {path}")
+    print(f"next: pytest {chosen.output / f'test_{chosen.name}.py'}")

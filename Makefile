@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test test-slow lint format bench bench-atari docs dist clean
+.PHONY: help demo test test-slow chaos lint format bench bench-atari docs dist clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -54,6 +54,9 @@ lint: $(VENV)/.installed-dev  ## Check style, types and the direction of imports
 format: $(VENV)/.installed-dev  ## Rewrite the code in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+chaos: $(VENV)/.installed-dev  ## Kill runs, damage files and load hostile folders; print how many were survived
+	$(BIN)/python tests/chaos.py
 
 bench: $(VENV)/.installed  ## Measure noise, samplers and training
 	$(BIN)/python benchmarks/noise.py

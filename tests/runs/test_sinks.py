@@ -49,6 +49,16 @@ def test_a_csv_holds_what_was_logged_at_once_and_is_continued(tmp_path):
     assert pd.read_csv(path).to_numpy().tolist() == [[5, "return", 1.0]]
 
 
+def test_a_log_that_is_a_symbolic_link_is_not_written(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "log.csv").symlink_to(tmp_path / "mine.txt")
+    for overwrite in (False, True):
+        said = warned(lambda overwrite=overwrite: csv(tmp_path / "log.csv", overwrite=overwrite).log(1, {"a": 1.0}))
+        assert len(said) == 1
+        assert "must not be a symbolic link" in said[0]
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
 def test_numbers_of_any_kind_are_taken(tmp_path):
     import jax.numpy as jnp
     import numpy as np

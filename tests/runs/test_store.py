@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import tyro
@@ -118,6 +120,51 @@ def test_a_folder_without_results_says_why(tmp_path):
 def test_a_damaged_table_is_named(tmp_path, name):
     (tmp_path / name).write_bytes(b"\xff\x00\xfe")
     with pytest.raises(ValueError, match=f"table {tmp_path / name} cannot be read"):
+        feelgood.load_results(tmp_path)
+
+
+def test_a_flipped_bit_is_read_as_the_same_table_or_not_at_all(tmp_path):
+    path, draws = tmp_path / "cell.parquet", np.random.default_rng(0)
+    table = pd.DataFrame({"agent": ["a", "b"] * 20, "seed": range(40), "return": draws.normal(size=40)})
+    store.write_table(path, table, {"version": "1"})
+    whole, num_refused = path.read_bytes(), 0
+    for place in draws.choice(len(whole), 300, replace=False):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(draws.integers(8))
+        path.write_bytes(damaged)
+        try:
+            found = store.read_table(path)
+        except ValueError as error:
+            assert "cannot be read" in str(error)  # noqa: PT017
+            num_refused += 1
+        else:
+            pd.testing.assert_frame_equal(found, table)
+    assert num_refused > 150
+
+
+def test_a_table_under_the_name_of_another_is_refused(tmp_path):
+    store.write_table(tmp_path / "dqn.parquet", pd.DataFrame({"return": [1.0]}))
+    shutil.copy(tmp_path / "dqn.parquet", tmp_path / "iqn.parquet")
+    with pytest.raises(
+        ValueError, match=r"iqn.parquet cannot be read \(its contents do not match their hash\); delete"
+    ):
+        store.read_table(tmp_path / "iqn.parquet")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_table_that_has_changed_since_its_study_finished_is_refused(tmp_path, ending):
+    def write(value):
+        table = pd.DataFrame({"return": [value]})
+        if ending == "csv":
+            table.to_csv(tmp_path / "curves.csv")
+        else:
+            store.write_table(tmp_path / "curves.parquet", table)
+
+    with store.recorded(tmp_path, "toy", Spec((1, 2), tmp_path)):
+        write(1.0)
+    assert feelgood.load_results(tmp_path)["return"].tolist() == [1.0]
+    write(2.0)
+    with pytest.raises(ValueError, match=r"has changed since its study finished: .*; restore it, or delete .*manifest"):
         feelgood.load_results(tmp_path)
 
 

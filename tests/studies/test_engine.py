@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -90,6 +91,20 @@ def test_what_is_kept_is_not_made_again(tmp_path):
     before = list(made)
     assert carry_out([counting(0, made)], tmp_path, shuffled(1)) == [6]
     assert made[len(before) :] == ["0-3-1"]
+
+
+def test_tables_of_two_versions_of_the_code_are_named_and_give_a_warning(tmp_path, monkeypatch):
+    code = {"version": "0.1", "commit": "aaa", "devices": 2}
+    monkeypatch.setattr("feelgood.runs.machine.describe_code", lambda: code)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        carry_out([counting(0, [])], tmp_path, shuffled(0))
+    (tmp_path / "0-3-1.parquet").unlink()
+    code = {**code, "commit": "bbb"}
+    engine = shuffled(1)
+    with pytest.warns(UserWarning, match=r"5 of 6 tables in .* were made by other code than this \(.*commit bbb.*aaa"):
+        assert carry_out([counting(0, [])], tmp_path, engine) == [6]
+    assert engine.facts["code"] == [f"version 0.1, commit {commit}, devices 2" for commit in ("aaa", "bbb")]
 
 
 def test_a_table_that_two_plans_ask_for_is_made_once(tmp_path):

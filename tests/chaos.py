@@ -1,0 +1,299 @@
+"""Random kills, corrupted files and hostile folders: prints how many were tried and how many were survived.
+
+Run it with `make chaos`; it takes about ten minutes on two cores. `python tests/chaos.py --seed 1 --num-kills 10`
+chooses other kills and damages. A trial is survived if the same command then gives the results of an undisturbed run,
+or refuses in one sentence; never if it gives other results, a traceback, or leaves its folder.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import io
+import json
+import os
+import random
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+NCHAIN = shlex.split("run nchain --lengths 5 6 --agents dqn fg_ulmcdqn --num-steps 30000 --num-seeds 4 --tuning-seeds")
+TRAIN = shlex.split(
+    "train --env CartPole-v1 --agent dqn --num-steps 6000 --num-envs 4 --hidden 16 --num-seeds 2 "
+    "--config capacity=2000 evaluation_period=1000 num_evaluation_episodes=3 max_evaluation_steps=60"
+)
+
+
+class Tally:
+    """Counts trials and survivals, and prints what was not survived."""
+
+    def __init__(self):
+        self.tried, self.survived = Counter(), Counter()
+
+    def add(self, kind, problem=""):
+        self.tried[kind] += 1
+        self.survived[kind] += not problem
+        if problem:
+            print(f"NOT SURVIVED, {kind}: {problem}", flush=True)
+
+    def show(self):
+        width = max(map(len, self.tried))
+        for kind, tried in self.tried.items():
+            print(f"{kind:{width}s}  {tried:4d} tried  {self.survived[kind]:4d} survived")
+        print(f"{'all':{width}s}  {self.tried.total():4d} tried  {self.survived.total():4d} survived")
+        return self.tried == self.survived
+
+
+def start(words, folder):
+    command = [sys.executable, "-m", "feelgood", *words, "--output", str(folder)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, start_new_session=True, **pipes)
+
+
+def call(words):
+    """A command in this process: its exit code and all that it printed."""
+    from feelgood.cli import main
+
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
+        warnings.simplefilter("always")
+        try:
+            main(list(map(str, words)))
+        except SystemExit as end:
+            return end.code or 0, said.getvalue()
+        except BaseException as error:
+            return 1, f"{said.getvalue()}Traceback {error!r}"
+    return 0, said.getvalue()
+
+
+def tables(folder):
+    """All tables of a folder, as bytes of their values."""
+    import pandas as pd
+
+    from feelgood.runs.store import load_results
+
+    found = {}
+    for path in sorted([*folder.glob("*.parquet"), *folder.glob("*.csv")]):
+        table = load_results(folder, path.stem).drop(columns="seconds", errors="ignore")
+        found[path.name] = pd.util.hash_pandas_object(table, index=False).to_numpy().tobytes()
+    return found
+
+
+def kills(tally, draws, folder, num_kills, words, kind, is_right):
+    """Kills a command again and again until it has finished; then looks at its results."""
+    done = 0
+    while done < num_kills:
+        shutil.rmtree(folder, ignore_errors=True)
+        for _ in range(6):
+            process = start(words, folder)
+            signum = draws.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+            try:
+                said, _ = process.communicate(timeout=draws.uniform(1, 9))
+                break
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signum)
+                said, _ = process.communicate(timeout=60)
+            done += 1
+            stopped = {signal.SIGKILL: [-9], signal.SIGTERM: [143, -15], signal.SIGINT: [130, -2]}[signum]
+            if process.returncode not in [0, *stopped] or "Traceback" in said.partition("Exception ignored")[0]:
+                tally.add(f"{kind}, killed", f"exit code {process.returncode} after {signum.name}: {said[-600:]}")
+            else:
+                tally.add(f"{kind}, killed")
+        process = start(words, folder)
+        said, _ = process.communicate(timeout=600)
+        problem = said[-600:] if process.returncode or "Traceback" in said else is_right(folder)
+        tally.add(f"{kind}, finished after kills", problem)
+
+
+def damages(draws, path):
+    """Ways to damage a file, each as the bytes that it then has; None for a file that is gone."""
+    data = path.read_bytes()
+    flipped = bytearray(data)
+    if flipped:
+        flipped[draws.randrange(len(flipped))] ^= 1 << draws.randrange(8)
+    noise = bytes(draws.randrange(256) for _ in range(200))
+    return {
+        "flipped": bytes(flipped),
+        "cut": data[: draws.randrange(len(data) + 1)],
+        "empty": b"",
+        "noise": noise,
+        "missing": None,
+    }
+
+
+def corruption(tally, draws, whole, words, kind, is_right):
+    """Damages every file of a folder in every way; the same command must mend it or refuse."""
+    for path in sorted(file for file in whole.rglob("*") if file.is_file()):
+        for how, data in damages(draws, path).items():
+            with tempfile.TemporaryDirectory() as place:
+                folder = Path(place, "run")
+                shutil.copytree(whole, folder)
+                file = folder / path.relative_to(whole)
+                file.unlink() if data is None else file.write_bytes(data)
+                code, said = call([*words, "--output", folder])
+                problem = ""
+                if code not in (0, 2) or "Traceback" in said or (code == 2 and said.count("\n") > 9):
+                    problem = f"exit code {code}: {said[-600:]}"
+                elif code == 0:
+                    problem = is_right(folder)
+                tally.add(f"{kind}, {how} file", problem and f"{path.relative_to(whole)}: {problem}")
+
+
+def same_tables(reference):
+    def is_right(folder):
+        """Empty if the folder's tables are those of the reference, or are refused with a sentence."""
+        try:
+            found = tables(folder)
+        except ValueError as error:
+            return "" if "\n" not in str(error) else str(error)
+        return "" if found == reference else f"other tables: {sorted(found)}"
+
+    return is_right
+
+
+def whole_curves(folder):
+    """Empty if every seed has its evaluations, and its policy plays."""
+    import feelgood
+
+    try:
+        curves = feelgood.load_results(folder)
+        steps = curves.groupby("seed")["step"].agg(list)
+        if list(steps.index) != [0, 1] or any(each != [*range(0, 6001, 1000)] for each in steps):
+            return f"evaluations at {steps.to_dict()}"
+        if not curves["return"].notna().all():
+            return "an evaluation is missing"
+        for seed in (0, 1):
+            policy = feelgood.load_policy(folder / "policy" / f"seed-{seed}")
+            if not policy.is_finite or policy(np.zeros(4)) not in (0, 1):
+                return "the policy does not act"
+    except ValueError as error:
+        return "" if "\n" not in str(error) else str(error)
+    return ""
+
+
+def hostile(tally, folder):
+    """Folders made to run code, to write elsewhere or to fill the memory."""
+    from feelgood.training.policy_files import load_policy
+
+    mine = folder / "mine.txt"
+
+    def linked(name, words):
+        place = folder / f"linked-{Path(name).name}"
+        (place / name).parent.mkdir(parents=True)
+        mine.write_text("mine")
+        (place / name).symlink_to(mine)
+        code, said = call([*words, "--output", place])
+        problem = "" if mine.read_text() == "mine" and "Traceback" not in said else f"exit code {code}: {said[-300:]}"
+        tally.add("hostile folder, symbolic link", problem)
+
+    tiny = [*TRAIN, "--num-steps", "200", "--num-seeds", "1"]
+    linked(".lock", tiny)
+    linked("checkpoint/seed-0/frames.bin", tiny)
+    linked("logs/seed-0.csv", tiny)
+    linked("manifest.json", tiny)
+
+    kept = folder / "policy"
+    code, said = call([*tiny, "--output", kept])
+    assert code == 0, said
+    about = json.loads((kept / "policy" / "policy.json").read_text())
+    (folder / "payload.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+    sys.path.insert(0, str(folder))
+
+    def changed(kind, arrays=None, **changes):
+        place = folder / f"changed-{len(list(folder.glob('changed-*')))}"
+        shutil.copytree(kept / "policy", place)
+        if arrays is not None:
+            (place / "policy.npz").write_bytes(arrays)
+            changes["arrays"] = hashlib.sha256(arrays).hexdigest()
+        (place / "policy.json").write_text(json.dumps({**about, **changes}))
+        problem = ""
+        try:
+            load_policy(place).evaluate(1)
+            problem = "it was played"
+        except ValueError as error:
+            problem = "" if "\n" not in str(error) else f"several lines: {error}"
+        except BaseException as error:
+            problem = repr(error)
+        tally.add(f"hostile policy, {kind}", problem or ("code was run" if (folder / "ran").exists() else ""))
+
+    elsewhere = {"kind": "gym", "name": "payload:X-v0", "settings": {}}
+    changed("import", environment=elsewhere)
+    bomb = io.BytesIO()
+    np.savez_compressed(bomb, **{"sampler/params/layers/0/weight": np.zeros(2**26, np.float32)})
+    changed("archive that inflates", arrays=bomb.getvalue())
+    changed("archive that inflates", arrays=bomb.getvalue(), environment=elsewhere,
+            frames={"shape": [10**9], "dtype": "float32", "num_actions": 2})  # fmt: skip
+    objects = io.BytesIO()
+    np.savez(objects, **{"sampler/params/layers/0/weight": np.array([print], object)}, allow_pickle=True)
+    changed("pickle", arrays=objects.getvalue())
+    for name, value in (("hyper", {"step_size": 1e400}), ("options", {}), ("num_chains", 10**12), ("format", [])):
+        changed("strange description", **{name: value})
+
+    for text in (
+        "[]",
+        "{",
+        '{"study": 3}',
+        '{"study": "../../x", "spec": {}, "finished": false}',
+        "\x00",
+        "[" * 100_000,
+    ):
+        place = folder / "manifest"
+        place.mkdir(exist_ok=True)
+        (place / "manifest.json").write_text(text)
+        for command in (["resume", place], ["plot", place], ["report", place, "-o", folder / "x.html"]):
+            code, said = call(command)
+            tally.add("hostile manifest", "" if code == 2 and said.count("\n") == 1 else f"{code}: {said[-300:]}")
+    sys.path.remove(str(folder))
+
+
+def main():
+    parse = argparse.ArgumentParser()
+    parse.add_argument("--seed", type=int, default=0)
+    parse.add_argument("--num-kills", type=int, default=25, help="of each of the two kinds of runs")
+    chosen = parse.parse_args()
+    draws, tally, began = random.Random(chosen.seed), Tally(), time.monotonic()
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        for words, name in ((NCHAIN, "nchain"), (TRAIN, "train")):
+            process = start(words, folder / name)
+            said, _ = process.communicate(timeout=900)
+            assert process.returncode == 0, said
+        right = same_tables(tables(folder / "nchain"))
+        kills(tally, draws, folder / "killed", chosen.num_kills, NCHAIN, "N-chain", right)
+        kills(tally, draws, folder / "killed", chosen.num_kills, TRAIN, "training", whole_curves)
+        from feelgood.cli.work import set_up_jax
+
+        set_up_jax()
+        stop_training(folder / "stopped")
+        for words, name, is_right in (
+            (NCHAIN, "nchain", right),
+            (TRAIN, "train", whole_curves),
+            (TRAIN, "stopped", whole_curves),
+        ):
+            corruption(tally, draws, folder / name, words, {"stopped": "stopped training"}.get(name, name), is_right)
+        (folder / "hostile").mkdir()
+        hostile(tally, folder / "hostile")
+    is_whole = tally.show()
+    print(f"{time.monotonic() - began:.0f} s, seed {chosen.seed}")
+    sys.exit(0 if is_whole else 1)
+
+
+def stop_training(folder):
+    """Stops a training run while its second seed trains."""
+    process = start(TRAIN, folder)
+    while not list(folder.glob("checkpoint/seed-1/evaluating-[1-4]000.npz")) and process.poll() is None:
+        time.sleep(0.02)
+    process.terminate()
+    process.communicate(timeout=60)
+
+
+if __name__ == "__main__":
+    main()

@@ -271,11 +271,11 @@ def test_a_policy_acts_without_its_environment_and_names_it_when_it_has_to_play(
         ),
         ({"environment": {"kind": "gym", "name": "CartPole-v1", "settings": {}}}, "expected float32(4, 4)"),
         (
-            {"frames": {"shape": [2], "dtype": "float33", "num_actions": 2}, **ELSEWHERE},
+            {"frames": {"shape": [2], "dtype": "float33", "num_actions": 2, "bound": [1, 1]}, **ELSEWHERE},
             "value in policy.json is not valid",
         ),
         (
-            {"frames": {"shape": [-2], "dtype": "float32", "num_actions": 2}, **ELSEWHERE},
+            {"frames": {"shape": [-2], "dtype": "float32", "num_actions": 2, "bound": []}, **ELSEWHERE},
             "value in policy.json is not valid",
         ),
         ({"frames": None, **ELSEWHERE}, "env 'Line-v7' cannot be made"),

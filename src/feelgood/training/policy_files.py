@@ -78,8 +78,13 @@ def _frames(environment: ExternalEnvironment) -> dict[str, Any] | None:
     """What acting without the environment needs; None if observations have to be stacked or decoded."""
     if environment.stack > 1 or environment.decode is not ExternalEnvironment._field_defaults["decode"]:
         return None
-    dtype = str(np.dtype(environment.frame_dtype))
-    return {"shape": list(environment.frame_shape), "dtype": dtype, "num_actions": environment.num_actions}
+    bound = np.broadcast_to(np.asarray(environment.observation_bound, float), environment.frame_shape).ravel()
+    return {
+        "shape": list(environment.frame_shape),
+        "dtype": str(np.dtype(environment.frame_dtype)),
+        "num_actions": environment.num_actions,
+        "bound": [float(each) if np.isfinite(each) else None for each in bound],  # JSON has no infinity
+    }
 
 
 def find_policies(run: str | Path, kind: str = "policy") -> list[Path]:
@@ -213,13 +218,14 @@ def _environment(folder: Path, origin: Origin, about: Mapping[str, Any], allow_i
         shape, dtype = tuple(frames["shape"]), np.dtype(frames["dtype"])
         for number in (*shape, frames["num_actions"]):
             check_count("a number of frames", number)
+        bound = np.array([np.inf if each is None else each for each in frames["bound"]], float).reshape(shape)
     except (TypeError, KeyError, ValueError) as error:
         raise ValueError(f"policy {folder} cannot be read: a value in policy.json is not valid ({error})") from error
 
     def refuse(num_envs: int, training: bool) -> Any:
         raise ValueError(why)
 
-    return ExternalEnvironment(origin.name, refuse, shape, dtype, frames["num_actions"])
+    return ExternalEnvironment(origin.name, refuse, shape, dtype, frames["num_actions"], observation_bound=bound)
 
 
 def _as_now(about: dict[str, Any]) -> dict[str, Any]:

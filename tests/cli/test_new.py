@@ -9,8 +9,10 @@ import pytest
 from feelgood.cli import main
 from feelgood.cli.new import KINDS
 
+LONG = ("agent", "study")  # they train
 
-@pytest.mark.parametrize("kind", KINDS)
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.slow if kind in LONG else ()) for kind in KINDS])
 def test_a_skeleton_and_its_test_work(kind, tmp_path, capsys, monkeypatch):
     name = f"new_{kind}"
     main(["new", kind, name, "-o", str(tmp_path)])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from feelgood.envs import external
+from feelgood.envs import priority
 from feelgood.envs.external import atari, gym_environment, vector_environment
 from feelgood.replay.frames import Arrival, frame_replay
 from feelgood.studies.atari.paper import GAMES
@@ -179,12 +179,12 @@ def test_a_missing_rom_is_one_sentence(monkeypatch):
 @pytest.mark.parametrize("many_cores", [True, False])
 def test_emulators_give_way_to_the_rest_of_the_process(many_cores, monkeypatch):
     cores = os.sched_getaffinity(0)
-    monkeypatch.setattr(external, "_MANY_CORES", len(cores) + (not many_cores))
+    monkeypatch.setattr(priority, "_MANY_CORES", len(cores) + (not many_cores))
     environment, own = atari("freeway"), os.getpriority(os.PRIO_PROCESS, 0)
-    before = external._low_threads()
+    before = priority.low_threads()
     env = environment.make(len(cores), True)
     time.sleep(0.1)  # the thread that made them ends
-    threads = sorted(external._low_threads() - before)
+    threads = sorted(priority.low_threads() - before)
     assert len(threads) == len(cores)
     assert all(os.getpriority(os.PRIO_PROCESS, thread) > own for thread in threads)
     assert os.getpriority(os.PRIO_PROCESS, 0) == own

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-NCHAIN = shlex.split("run nchain --lengths 5 6 --agents dqn fg_ulmcdqn --num-steps 30000 --num-seeds 4 --tuning-seeds")
+NCHAIN = shlex.split("run nchain --lengths 5 --agents dqn --num-steps 20000 --num-seeds 2 --tuning-seeds")
 TRAIN = shlex.split(
     "train --env CartPole-v1 --agent dqn --num-steps 6000 --num-envs 4 --hidden 16 --num-seeds 2 "
     "--config capacity=2000 evaluation_period=1000 num_evaluation_episodes=3 max_evaluation_steps=60"

@@ -22,6 +22,7 @@ from feelgood.networks import (
     normalized_mlp,
     over,
     partition,
+    scaled,
     with_init,
     with_prior,
     zero_biases,
@@ -425,3 +426,15 @@ def test_without_biases_a_network_scales_with_what_it_sees(make, shape):
         np.testing.assert_allclose(scale_free(seen / 64), scale_free(seen) / 64, rtol=1e-4, atol=1e-6)
         assert np.abs(scale_free(seen)).max() > 0
     assert np.abs(model(seen / 64) - model(seen) / 64).max() > 1e-2
+
+
+def test_observations_are_divided_by_their_bounds_and_unbounded_ones_compressed():
+    model = mlp(KEY, 3, [4], 2)
+    wrapped = scaled(model, np.array([2.0, 0.1, np.inf]), (3,))
+    observation = jnp.array([[1.0, -0.1, 50.0], [-2.0, 0.0, -1e-3]])
+    by_hand = np.stack([[0.5, -1.0, np.arcsinh(50.0)], [-1.0, 0.0, np.arcsinh(-1e-3)]]).astype(np.float32)
+    np.testing.assert_allclose(wrapped(observation), model(by_hand), rtol=1e-6)
+    assert leaves(partition(wrapped)[0])[0].shape == (3, 4)  # the bound is not trained
+    assert len(leaves(partition(wrapped)[1])) == 1
+    with pytest.raises(ValueError, match="bound must be positive, got 0"):
+        scaled(model, 0.0, (3,))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special
 
 from feelgood.checks import check_choice, check_count
 
@@ -188,6 +188,8 @@ def mean(runs: Runs) -> Numbers:
 
 def interquartile_mean(runs: Runs) -> Numbers:
     """The mean of the middle half of all runs of all tasks together: a quarter is cut off at each end."""
+    from scipy import stats  # slow to import
+
     return stats.trim_mean(np.concatenate(list(runs), axis=-1), 0.25, axis=-1)
 
 
@@ -196,6 +198,8 @@ def improvement(runs: Runs, others: Runs) -> Numbers:
 
     By ranks: U = Σ ranks of X − n(n + 1)/2 counts the pairs that X wins, of n·m.
     """
+    from scipy import stats
+
     shares = []
     for x, y in zip(runs, others, strict=True):
         n, m = x.shape[-1], y.shape[-1]
@@ -229,7 +233,7 @@ def interval(values) -> tuple[float, float]:
     n = len(values)
     if n < 2:
         return float(values.mean()) if n else float("nan"), float("nan")
-    return float(values.mean()), float(stats.t.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n))
+    return float(values.mean()), float(special.stdtrit(n - 1, 0.975) * values.std(ddof=1) / np.sqrt(n))
 
 
 def mean_band(values: np.ndarray, num_draws: int = NUM_DRAWS) -> np.ndarray:

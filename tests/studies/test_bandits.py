@@ -9,7 +9,7 @@ import pytest
 from feelgood.bandits import FeelGood, Model
 from feelgood.bandits.base import Context
 from feelgood.bandits.feel_good import Past
-from feelgood.studies.bandits import algorithms, figures, released, spec, study, tables
+from feelgood.studies.bandits import algorithms, figures, parts, released, spec, study, tables
 
 
 def test_every_name_can_be_made_on_every_problem_that_it_suits():
@@ -30,6 +30,7 @@ def test_every_name_can_be_made_on_every_problem_that_it_suits():
         ({"algorithms": ("lints",)}, "did you mean 'lin_ts'"),
         ({"algorithms": ("lin_ts", "lin_ts")}, "algorithms must not repeat"),
         ({"num_rounds": 3}, "num_rounds must be a whole number of at least 20, got 3"),
+        ({"seeds": ("1000000-1000003",)}, "seeds must be below 1000000, got 1000003"),
     ],
 )
 def test_bad_options_give_one_sentence(options, sentence):
@@ -86,7 +87,7 @@ def test_a_small_study_leaves_tables_figures_and_a_summary(tmp_path):
     options = spec.BanditsStudy(
         algorithms=("lin_ucb", "released_lin_ucb"),
         num_rounds=40,
-        num_seeds=3,
+        seeds=("3", "7-8"),
         tuning_rounds=20,
         tuning_seeds=2,
         output=tmp_path / "bandits",
@@ -96,9 +97,16 @@ def test_a_small_study_leaves_tables_figures_and_a_summary(tmp_path):
     assert all(path.exists() for path in paths)
     table = pd.read_parquet(tmp_path / "bandits" / "curves.parquet")
     assert set(table["algorithm"]) == {"lin_ucb", "released_lin_ucb"}
+    assert table["seed"].unique().tolist() == [3, 7, 8]
     assert table.groupby(["algorithm", "seed"])["regret"].apply(lambda r: r.is_monotonic_increasing).all()
     assert "| released_lin_ucb |" in lines[0]
     assert "chosen on tuning seeds" in lines[0]
+
+
+def test_a_setting_at_the_end_of_its_grid_is_marked():
+    assert parts._in_words("heat", 0.1, (0.1, 0.3, 1.0)) == "heat 0.1 (edge)"
+    assert parts._in_words("heat", 0.3, (0.1, 0.3, 1.0)) == "heat 0.3"
+    assert parts._in_words("ridge", 1.0, (1.0,)) == "ridge 1"
 
 
 def test_intervals_are_those_of_the_normal_law():
@@ -140,5 +148,5 @@ def test_weights_and_errors_are_drawn_and_told():
     assert len(figures.DRAW["weights"](weights).axes) == 2
     assert len(figures.DRAW["errors"](errors).axes) == 2
     text = tables.as_markdown({"weights": weights, "errors": errors})
-    assert "| exact | 0.25 | 0.0 | 11.0 ± 1.1 | 11.0 ± 1.1 |" in text
+    assert "| exact | 0.25 | 0.0 | 0: 11.0 ± 1.1, 0.01: 11.0 ± 1.1 |" in text
     assert "| lmc | 5 | 0.500 | 0.500 | 0.200 | 15.0 ± 2.0 |" in text

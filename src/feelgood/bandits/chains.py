@@ -52,10 +52,8 @@ def chain_ts(
     chain: Chain,
     feel_good: FeelGood | None = None,
     *,
-    loss_weight: Scalar = 0.5,
-    prior_precision: Scalar = 1.0,
-    link: str = "identity",
     common_context: bool | None = None,
+    **fit,
 ) -> Algorithm:
     """Thompson sampling with any sampler, from any potential that is quadratic plus a feel-good term.
 
@@ -63,16 +61,14 @@ def chain_ts(
       model: shape of the parameters.
       chain: sampler, steps a round, preconditioning.
       feel_good: the feel-good term; None for plain Thompson sampling.
-      loss_weight: η; 1/(2σ²) for noise of variance σ².
-      prior_precision: ρ.
-      link: "identity", or "logistic" for rewards in [0, 1]: the quadratic is then the online Laplace approximation.
       common_context: whether all arms see the same features; by default where arms have parameters of their own.
+      **fit: of `least_squares`; with link "logistic" the quadratic is the online Laplace approximation.
 
     Returns:
       The algorithm. The chain starts at a standard normal draw, as LMC-TS's authors do.
     """
     check_count("num_steps", chain.num_steps)
-    init_statistics, learn_statistics = least_squares(model, loss_weight, prior_precision, link)
+    init_statistics, learn_statistics = least_squares(model, **fit)
     shape = feature_shape(model, common_context)
     if feel_good is not None:
         feel_good.check()
@@ -122,8 +118,15 @@ def move(key: PRNGKey, state: ChainState, chain: Chain, feel_good: FeelGood | No
     return moved._replace(params=statistics.mean + unwhiten(statistics.factor, moved.params))
 
 
-def _named(make: Callable[[Array, Array], Sampler], model: Model, num_steps: int, preconditioned: bool, options):
-    return chain_ts(model, Chain(make, num_steps, preconditioned), options.pop("feel_good", None), **options)
+def _chain(
+    model: Model,
+    sampler: Callable[[Array, Array], Sampler],
+    num_steps: int = 25,
+    preconditioned: bool = False,
+    feel_good: FeelGood | None = None,
+    **options,
+) -> Algorithm:
+    return chain_ts(model, Chain(sampler, num_steps, preconditioned), feel_good, **options)
 
 
 def _step(step_size: Scalar, decay: bool, power: float = 1.0) -> Callable[[Array, Array], Array]:
@@ -133,14 +136,7 @@ def _step(step_size: Scalar, decay: bool, power: float = 1.0) -> Callable[[Array
 
 
 def lmc_ts(
-    model: Model,
-    step_size: Scalar = 0.5,
-    temperature: Scalar = 1.0,
-    *,
-    num_steps: int = 25,
-    preconditioned: bool = False,
-    decay: bool = False,
-    **options,
+    model: Model, step_size: Scalar = 0.5, temperature: Scalar = 1.0, *, decay: bool = False, **options
 ) -> Algorithm:
     """LMC-TS: θ ← θ − τ∇U(θ) + √(2τT) ξ, K times a round.
 
@@ -148,44 +144,27 @@ def lmc_ts(
       model: shape of the parameters.
       step_size: τ in units of 1/M, M the largest curvature; of 1/t if `decay`, as in the authors' code.
       temperature: T > 0.
-      num_steps: K.
-      preconditioned: run on Lᵀ(θ − m), P = LLᵀ: drift and noise have the metric P⁻¹.
       decay: whether τ = step_size / t.
-      **options: of `chain_ts`, such as `feel_good`, `loss_weight` and `prior_precision`.
+      **options: `num_steps` (K, 25), `preconditioned` (run on Lᵀ(θ − m), P = LLᵀ: drift and noise have the metric
+        P⁻¹), `feel_good`, and those of `chain_ts` and `least_squares`.
 
     References:
       Xu, Zheng, Mazumdar, Azizzadenesheli and Anandkumar (2022), "Langevin Monte Carlo for contextual bandits".
     """
     tau = _step(step_size, decay)
-    make = lambda t, largest: samplers.langevin(tau(t, largest), 1 / temperature)
-    return _named(make, model, num_steps, preconditioned, options)
+    return _chain(model, lambda t, largest: samplers.langevin(tau(t, largest), 1 / temperature), **options)
 
 
 def mala_ts(
-    model: Model,
-    step_size: Scalar = 0.5,
-    temperature: Scalar = 1.0,
-    *,
-    num_steps: int = 25,
-    preconditioned: bool = False,
-    decay: bool = False,
-    **options,
+    model: Model, step_size: Scalar = 0.5, temperature: Scalar = 1.0, *, decay: bool = False, **options
 ) -> Algorithm:
     """MALA-TS: Langevin proposals, accepted or rejected, so that exp(−U/T) is exactly stationary; see `lmc_ts`."""
     tau = _step(step_size, decay)
-    make = lambda t, largest: samplers.mala(tau(t, largest), 1 / temperature)
-    return _named(make, model, num_steps, preconditioned, options)
+    return _chain(model, lambda t, largest: samplers.mala(tau(t, largest), 1 / temperature), **options)
 
 
 def ulmc_ts(
-    model: Model,
-    step_size: Scalar = 0.5,
-    friction: Scalar = 2.0,
-    temperature: Scalar = 1.0,
-    *,
-    num_steps: int = 25,
-    preconditioned: bool = False,
-    **options,
+    model: Model, step_size: Scalar = 0.5, friction: Scalar = 2.0, temperature: Scalar = 1.0, **options
 ) -> Algorithm:
     """ULMC-TS: underdamped Langevin in closed form over a step, momentum kept between rounds.
 
@@ -194,48 +173,32 @@ def ulmc_ts(
       step_size: τ in units of 1/√M.
       friction: γ in units of √M.
       temperature: T > 0.
-      num_steps: K.
-      preconditioned: as in `lmc_ts`.
-      **options: of `chain_ts`.
+      **options: as in `lmc_ts`.
 
     References:
       Zheng, Deng, Moya and Lin (2024), "Accelerating approximate Thompson sampling with underdamped Langevin Monte
       Carlo".
     """
-    tau = _step(step_size, False, 0.5)
-    make = lambda t, largest: samplers.underdamped_exact(tau(t, largest), friction * jnp.sqrt(largest), 1 / temperature)
-    return _named(make, model, num_steps, preconditioned, options)
+    return _underdamped(samplers.underdamped_exact, model, step_size, friction, temperature, options)
 
 
 def baoab_ts(
-    model: Model,
-    step_size: Scalar = 1.0,
-    friction: Scalar = 0.5,
-    temperature: Scalar = 1.0,
-    *,
-    num_steps: int = 25,
-    preconditioned: bool = False,
-    **options,
+    model: Model, step_size: Scalar = 1.0, friction: Scalar = 0.5, temperature: Scalar = 1.0, **options
 ) -> Algorithm:
     """BAOAB-TS: underdamped Langevin by splitting, stable at low friction; see `ulmc_ts`."""
+    return _underdamped(samplers.underdamped_splitting, model, step_size, friction, temperature, options)
+
+
+def _underdamped(make, model: Model, step_size: Scalar, friction: Scalar, temperature: Scalar, options) -> Algorithm:
     tau = _step(step_size, False, 0.5)
-    make = lambda t, largest: samplers.underdamped_splitting(
-        tau(t, largest), friction * jnp.sqrt(largest), 1 / temperature
-    )
-    return _named(make, model, num_steps, preconditioned, options)
+    sampler = lambda t, largest: make(tau(t, largest), friction * jnp.sqrt(largest), 1 / temperature)
+    return _chain(model, sampler, **options)
 
 
 def hmc_ts(
-    model: Model,
-    step_size: Scalar = 0.5,
-    num_leapfrog_steps: int = 5,
-    temperature: Scalar = 1.0,
-    *,
-    num_steps: int = 5,
-    preconditioned: bool = False,
-    **options,
+    model: Model, step_size: Scalar = 0.5, num_leapfrog_steps: int = 5, temperature: Scalar = 1.0, **options
 ) -> Algorithm:
-    """HMC-TS: K Hamiltonian proposals a round of L leapfrog steps of step_size / √M each; see `lmc_ts`."""
+    """HMC-TS: K (5) Hamiltonian proposals a round of L leapfrog steps of step_size / √M each; see `lmc_ts`."""
     tau = _step(step_size, False, 0.5)
-    make = lambda t, largest: samplers.hmc(tau(t, largest), num_leapfrog_steps, 1 / temperature)
-    return _named(make, model, num_steps, preconditioned, options)
+    sampler = lambda t, largest: samplers.hmc(tau(t, largest), num_leapfrog_steps, 1 / temperature)
+    return _chain(model, sampler, **{"num_steps": 5} | options)

@@ -119,6 +119,8 @@ def replay(key: PRNGKey, algorithm: Algorithm, features: Array, actions: Array, 
             "features, actions and rewards must have the same number of rounds, got "
             f"{len(features)}, {len(actions)} and {len(rewards)}"
         )
+    if not np.all(np.isfinite(rewards)):
+        raise ValueError(f"rewards must be finite, got {rewards[np.argmin(np.isfinite(rewards))]}")
     key_init, key_rounds = jax.random.split(key)
 
     def step(state, inputs):

@@ -1,5 +1,6 @@
 """Algorithms for linear bandits whose draws or bounds are exact: LinUCB, LinTS, greedy, ε-greedy, IDS and FGTS."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -14,11 +15,19 @@ from feelgood.checks import check_choice, check_count, check_non_negative, check
 from feelgood.typing import Array, PRNGKey, Scalar
 
 
-def least_squares(model: Model, loss_weight: Scalar, prior_precision: Scalar, link: str = "identity"):
+def least_squares(
+    model: Model, *, loss_weight: Scalar = 0.5, prior_precision: Scalar = 1.0, link: str = "identity"
+) -> tuple[Callable[..., Statistics], Callable[..., Statistics]]:
     """`init` and `learn` of every algorithm that needs the Gaussian posterior and nothing else.
 
     With link "logistic" the posterior of rewards in [0, 1] with mean σ(⟨θ, φ⟩) is its online Laplace approximation: one
     Newton step a round, with the curvature σ'(⟨m, φ⟩)φφᵀ taken at the mean of that round.
+
+    Args:
+      model: shape of the parameters.
+      loss_weight: η; 1/(2σ²) for noise of variance σ².
+      prior_precision: ρ.
+      link: "identity", or "logistic" for rewards in [0, 1].
     """
     model.check()
     check_choice("link", link, ("identity", "logistic"))
@@ -41,28 +50,19 @@ def least_squares(model: Model, loss_weight: Scalar, prior_precision: Scalar, li
     return init, learn
 
 
-def lin_ucb(
-    model: Model,
-    bonus: Scalar = 1.0,
-    *,
-    loss_weight: Scalar = 0.5,
-    prior_precision: Scalar = 1.0,
-    link: str = "identity",
-) -> Algorithm:
+def lin_ucb(model: Model, bonus: Scalar = 1.0, **fit) -> Algorithm:
     """LinUCB: the largest ⟨m_g, φ_a⟩ + α √(φ_aᵀ P_g⁻¹ φ_a).
 
     Args:
       model: shape of the parameters.
       bonus: α ≥ 0; 0 is greedy.
-      loss_weight: η; 1/(2σ²) for noise of variance σ².
-      prior_precision: ρ.
-      link: "identity", or "logistic" for rewards in [0, 1]: then it is GLM-UCB with a Laplace approximation.
+      **fit: of `least_squares`; with link "logistic" it is GLM-UCB with a Laplace approximation.
 
     References:
       Li, Chu, Langford and Schapire (2010), "A contextual-bandit approach to personalized news article recommendation".
     """
     check_non_negative("bonus", bonus)
-    init, learn = least_squares(model, loss_weight, prior_precision, link)
+    init, learn = least_squares(model, **fit)
 
     def choose(key: PRNGKey, state: Statistics, context: Context) -> tuple[Array, Statistics]:
         del key
@@ -72,28 +72,19 @@ def lin_ucb(
     return Algorithm(init, choose, learn)
 
 
-def lin_ts(
-    model: Model,
-    temperature: Scalar = 1.0,
-    *,
-    loss_weight: Scalar = 0.5,
-    prior_precision: Scalar = 1.0,
-    link: str = "identity",
-) -> Algorithm:
+def lin_ts(model: Model, temperature: Scalar = 1.0, **fit) -> Algorithm:
     """LinTS: greedy on an exact draw θ_g ~ N(m_g, T·P_g⁻¹).
 
     Args:
       model: shape of the parameters.
       temperature: T ≥ 0, a factor on the posterior's variance; 0 is greedy.
-      loss_weight: η; 1/(2σ²) for noise of variance σ².
-      prior_precision: ρ.
-      link: "identity", or "logistic" for rewards in [0, 1]: then it is Laplace-TS, online.
+      **fit: of `least_squares`; with link "logistic" it is Laplace-TS, online.
 
     References:
       Agrawal and Goyal (2013), "Thompson sampling for contextual bandits with linear payoffs".
     """
     check_non_negative("temperature", temperature)
-    init, learn = least_squares(model, loss_weight, prior_precision, link)
+    init, learn = least_squares(model, **fit)
 
     def choose(key: PRNGKey, state: Statistics, context: Context) -> tuple[Array, Statistics]:
         theta = gaussian_draw(key, state, temperature)
@@ -102,25 +93,67 @@ def lin_ts(
     return Algorithm(init, choose, learn)
 
 
-def epsilon_greedy(
-    model: Model,
-    epsilon: Scalar = 0.05,
-    *,
-    loss_weight: Scalar = 0.5,
-    prior_precision: Scalar = 1.0,
-    link: str = "identity",
-) -> Algorithm:
+def lin_ids(model: Model, bonus: Scalar = 1.0, **fit) -> Algorithm:
+    r"""Information-directed sampling: the mixture p of arms with the least (E_p Δ)² / E_p I.
+
+        Δ_a = max_b (⟨m, φ_b⟩ + α w_b) − (⟨m, φ_a⟩ − α w_a),    I_a = ½ ln(1 + 2η w_a²),    w_a = √(φ_aᵀ P_g⁻¹ φ_a)
+
+    Δ is an upper bound on the gap of an arm and I the information of its reward about θ. A best mixture has two arms
+    at most, so all pairs are tried, each with its best mixture in closed form.
+
+    Args:
+      model: shape of the parameters.
+      bonus: α > 0.
+      **fit: of `least_squares`.
+
+    References:
+      Kirschner and Krause (2018), "Information directed sampling and linear bandits with heteroscedastic noise".
+    """
+    check_positive("bonus", bonus)
+    init, learn = least_squares(model, **fit)
+    loss_weight = fit.get("loss_weight", 0.5)
+
+    def choose(key: PRNGKey, state: Statistics, context: Context) -> tuple[Array, Statistics]:
+        key_pair, key_coin = jax.random.split(key)
+        centre, width = values(state.mean, context.features), widths(state.factor, context.features)
+        optimistic = centre + bonus * width
+        gap = optimistic[best_arm(optimistic, context)] - centre + bonus * width
+        ratio, share = least_information_ratio(gap, jnp.log1p(2 * loss_weight * width**2) / 2)
+        if context.available is not None:
+            there = context.available[:, None] & context.available[None, :]
+            ratio = jnp.where(there, ratio, jnp.inf)
+        # Equal pairs, as in the first round, are picked at random.
+        ties = jnp.where(ratio <= jnp.min(ratio), jax.random.uniform(key_pair, ratio.shape), -1.0)
+        first, second = jnp.unravel_index(jnp.argmax(ties), ratio.shape)
+        return jnp.where(jax.random.uniform(key_coin) < share[first, second], first, second), state
+
+    return Algorithm(init, choose, learn)
+
+
+def least_information_ratio(gap: Array, information: Array) -> tuple[Array, Array]:
+    """Least (pΔ_i + (1−p)Δ_j)² / (pI_i + (1−p)I_j) over p in [0, 1] and the p that reaches it, (A, A) each."""
+    d, g = gap[None, :], information[None, :]
+    rise, gain = gap[:, None] - d, information[:, None] - g
+    # The derivative is zero at p = Δ_j/(Δ_i − Δ_j) − 2I_j/(I_i − I_j), or at an end.
+    ratio = lambda p: (d + p * rise) ** 2 / jnp.maximum(g + p * gain, 1e-30)
+    inner = d / jnp.where(rise == 0, 1.0, rise) - 2 * g / jnp.where(gain == 0, 1.0, gain)
+    inner = jnp.where((rise == 0) | (gain == 0), 0.0, jnp.clip(inner, 0.0, 1.0))
+    shares = jnp.stack([jnp.zeros_like(inner), inner, jnp.ones_like(inner)])
+    ratios = jax.vmap(ratio)(shares)
+    least = jnp.argmin(ratios, 0)[None]
+    return jnp.take_along_axis(ratios, least, 0)[0], jnp.take_along_axis(shares, least, 0)[0]
+
+
+def epsilon_greedy(model: Model, epsilon: Scalar = 0.05, **fit) -> Algorithm:
     """ε-greedy on the least-squares fit: a uniform arm with probability ε, else the best by the mean.
 
     Args:
       model: shape of the parameters.
       epsilon: ε in [0, 1].
-      loss_weight: η.
-      prior_precision: ρ.
-      link: "identity" or "logistic".
+      **fit: of `least_squares`.
     """
     check_probability("epsilon", epsilon)
-    init, learn = least_squares(model, loss_weight, prior_precision, link)
+    init, learn = least_squares(model, **fit)
 
     def choose(key: PRNGKey, state: Statistics, context: Context) -> tuple[Array, Statistics]:
         key_coin, key_arm = jax.random.split(key)
@@ -154,11 +187,9 @@ def fgts(
     feel_good: FeelGood,
     temperature: Scalar = 1.0,
     *,
-    loss_weight: Scalar = 0.5,
-    prior_precision: Scalar = 1.0,
-    link: str = "identity",
     num_candidates: int = 8,
     common_context: bool | None = None,
+    **fit,
 ) -> Algorithm:
     r"""Feel-Good Thompson Sampling with a chain that leaves its posterior exactly invariant.
 
@@ -172,11 +203,9 @@ def fgts(
       model: shape of the parameters.
       feel_good: weight λ, bound b and the reservoir that F is summed over.
       temperature: T > 0.
-      loss_weight: η.
-      prior_precision: ρ.
-      link: "identity" or "logistic"; the feel-good term is that of ⟨θ, φ_a⟩, before the link.
       num_candidates: N ≥ 1.
       common_context: whether all arms see the same features; by default where arms have parameters of their own.
+      **fit: of `least_squares`; the feel-good term is that of ⟨θ, φ_a⟩, before the link.
 
     References:
       Zhang (2022), "Feel-good Thompson sampling for contextual bandits and reinforcement learning".
@@ -186,7 +215,7 @@ def fgts(
     feel_good.check()
     check_positive("temperature", temperature)
     check_count("num_candidates", num_candidates)
-    init_statistics, learn_statistics = least_squares(model, loss_weight, prior_precision, link)
+    init_statistics, learn_statistics = least_squares(model, **fit)
     shape = feature_shape(model, common_context)
 
     def init(key: PRNGKey) -> FGTSState:

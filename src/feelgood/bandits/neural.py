@@ -32,6 +32,9 @@ from feelgood.samplers import SamplerState
 from feelgood.typing import Array, PRNGKey, Scalar
 
 
+TRAINING = Training()
+
+
 class NeuralState(NamedTuple):
     """Parameters, optimiser, replay and what else an algorithm keeps."""
 
@@ -41,9 +44,17 @@ class NeuralState(NamedTuple):
     extra: Any
 
 
-def _trained(model: Model, training: Training, common: bool | None, choose, init_extra=None, learn_extra=None):
+def _trained(
+    model: Model,
+    choose,
+    init_extra=None,
+    learn_extra=None,
+    *,
+    training: Training = TRAINING,
+    common_context: bool | None = None,
+):
     """An algorithm that fits one perceptron by Adam; `choose(key, state, x) -> scores` explores."""
-    parts = parts_of(model, training, common)
+    parts = parts_of(model, training, common_context)
 
     def init(key: PRNGKey) -> NeuralState:
         net = init_net(key, parts.sizes)
@@ -62,10 +73,15 @@ def _trained(model: Model, training: Training, common: bool | None, choose, init
     return Algorithm(init, pick, learn)
 
 
-def neural_greedy(
-    model: Model, epsilon: Scalar = 0.05, *, training: Training | None = None, common_context: bool | None = None
-) -> Algorithm:
-    """ε-greedy on the perceptron's values."""
+def neural_greedy(model: Model, epsilon: Scalar = 0.05, **options) -> Algorithm:
+    """ε-greedy on the perceptron's values.
+
+    Args:
+      model: shape of the features.
+      epsilon: ε in [0, 1].
+      **options: `training`, a `Training`; `common_context`, whether all arms see the same features (by default where
+        arms have parameters of their own).
+    """
     check_probability("epsilon", epsilon)
 
     def choose(key, state, x):
@@ -73,7 +89,7 @@ def neural_greedy(
         random = jax.random.uniform(key_arm, (model.num_arms,))
         return jnp.where(jax.random.uniform(key_coin) < epsilon, random, apply_net(state.net, x))
 
-    return _trained(model, training or Training(), common_context, choose)
+    return _trained(model, choose, **options)
 
 
 def _gradient(net: Any, x: Array) -> Array:
@@ -81,7 +97,7 @@ def _gradient(net: Any, x: Array) -> Array:
     return ravel_pytree(jax.grad(apply_net)(net, x))[0]
 
 
-def _diagonal(model, kind: str, scale: Scalar, ridge: Scalar, training: Training, common):
+def _diagonal(model, kind: str, scale: Scalar, ridge: Scalar, training: Training = TRAINING, **options):
     check_non_negative("scale", scale)
     check_positive("ridge", ridge)
     width = training.width
@@ -94,39 +110,33 @@ def _diagonal(model, kind: str, scale: Scalar, ridge: Scalar, training: Training
 
     init_extra = lambda net: jnp.full(sum(leaf.size for leaf in jax.tree.leaves(net)), float(ridge))
     learn_extra = lambda state, x: state.extra + _gradient(state.net, x) ** 2 / width
-    return _trained(model, training, common, choose, init_extra, learn_extra)
+    return _trained(model, choose, init_extra, learn_extra, training=training, **options)
 
 
-def neural_ucb(
-    model: Model,
-    scale: Scalar = 0.1,
-    ridge: Scalar = 1.0,
-    *,
-    training: Training | None = None,
-    common_context: bool | None = None,
-) -> Algorithm:
+def neural_ucb(model: Model, scale: Scalar = 0.1, ridge: Scalar = 1.0, **options) -> Algorithm:
     """NeuralUCB with the diagonal of its authors' code: f(x_a) + γ·σ_a, σ_a² = λ Σ g_a²/(U·m), U += g²/m.
+
+    Args:
+      model: shape of the features.
+      scale: γ ≥ 0.
+      ridge: λ > 0.
+      **options: as in `neural_greedy`.
 
     References:
       Zhou, Li and Gu (2020), "Neural contextual bandits with UCB-based exploration".
     """
-    return _diagonal(model, "ucb", scale, ridge, training or Training(), common_context)
+    return _diagonal(model, "ucb", scale, ridge, **options)
 
 
-def neural_ts(
-    model: Model,
-    scale: Scalar = 0.1,
-    ridge: Scalar = 1.0,
-    *,
-    training: Training | None = None,
-    common_context: bool | None = None,
-) -> Algorithm:
+def neural_ts(model: Model, scale: Scalar = 0.1, ridge: Scalar = 1.0, **options) -> Algorithm:
     """NeuralTS with the diagonal of its authors' code: each arm's value is drawn from N(f(x_a), ν²σ_a²).
+
+    The arguments are those of `neural_ucb`, with ν = scale.
 
     References:
       Zhang, Zhou, Li and Gu (2021), "Neural Thompson sampling".
     """
-    return _diagonal(model, "ts", scale, ridge, training or Training(), common_context)
+    return _diagonal(model, "ts", scale, ridge, **options)
 
 
 def neural_linear(
@@ -136,7 +146,7 @@ def neural_linear(
     loss_weight: Scalar = 0.5,
     prior_precision: Scalar = 1.0,
     num_rows: int = 256,
-    training: Training | None = None,
+    training: Training = TRAINING,
     common_context: bool | None = None,
 ) -> Algorithm:
     """Neural-linear TS: an exact draw of the last layer's Bayesian regression on the learnt features.
@@ -147,7 +157,6 @@ def neural_linear(
     References:
       Riquelme, Tucker and Snoek (2018), "Deep Bayesian bandits showdown".
     """
-    training = (training or Training()).check()
     check_count("num_rows", num_rows)
     rows_of = parts_of(model, training._replace(batch_size=num_rows), common_context).draw
 
@@ -163,7 +172,7 @@ def neural_linear(
         theta = solve_lower_transposed(factor, solve_lower(factor, weight * phi.T @ rewards) + xi)
         return _with_one(hidden(state.net, x)) @ theta
 
-    return _trained(model, training, common_context, choose)
+    return _trained(model, choose, training=training, common_context=common_context)
 
 
 def _with_one(x: Array) -> Array:
@@ -176,7 +185,7 @@ def neural_ensemble(
     prior_scale: Scalar = 1.0,
     noise_std: Scalar = 0.1,
     *,
-    training: Training | None = None,
+    training: Training = TRAINING,
     common_context: bool | None = None,
 ) -> Algorithm:
     """Ensemble sampling with prior functions: each member fits rewards with noise of its own, one acts in each round.
@@ -189,7 +198,6 @@ def neural_ensemble(
     check_count("num_members", num_members)
     check_non_negative("prior_scale", prior_scale)
     check_non_negative("noise_std", noise_std)
-    training = training or Training()
     parts = parts_of(model, training, common_context)
     optimiser = optax.adam(training.step_size)
 
@@ -231,7 +239,7 @@ def neural_langevin(
     feel_good: FeelGood | None = None,
     *,
     sampler: str = "langevin",
-    training: Training | None = None,
+    training: Training = TRAINING,
     common_context: bool | None = None,
 ) -> Algorithm:
     r"""Neural LMC-TS: Langevin steps on minibatches, with the feel-good term over the minibatch's contexts.
@@ -254,7 +262,6 @@ def neural_langevin(
       Xu, Zheng, Mazumdar, Azizzadenesheli and Anandkumar (2022), "Langevin Monte Carlo for contextual bandits".
     """
     check_choice("sampler", sampler, ("langevin", "adam_langevin", "underdamped"))
-    training = training or Training()
     parts = parts_of(model, training, common_context)
     beta = 1 / temperature
     made = {

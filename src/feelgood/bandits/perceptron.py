@@ -55,6 +55,8 @@ class Memory(NamedTuple):
 
 def inputs(model: Model, features: Array) -> Array:
     """What the perceptron sees of every arm: φ_a, (A, k), or a common context in the arm's block, (A, A·k)."""
+    if features.shape[-1] != model.num_features:
+        raise ValueError(f"features must have {model.num_features} columns, as the model has, got {features.shape[-1]}")
     if features.shape[0] == model.num_arms and model.num_arms > 1:
         return features
     return jnp.kron(jnp.eye(model.num_arms), features)

@@ -18,6 +18,7 @@ from feelgood.checks import check_choice, check_count
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "lin_ucb": exact.lin_ucb,
     "lin_ts": exact.lin_ts,
+    "lin_ids": exact.lin_ids,
     "epsilon_greedy": exact.epsilon_greedy,
     "fgts": exact.fgts,
     "lmc_ts": chains.lmc_ts,

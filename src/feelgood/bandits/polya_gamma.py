@@ -75,7 +75,7 @@ def polya_gamma_ts(
     check_count("window", window)
     check_count("num_sweeps", num_sweeps)
     check_positive("temperature", temperature)
-    init_settled, learn_settled = least_squares(model, 0.5, prior_precision, "logistic")
+    init_settled, learn_settled = least_squares(model, prior_precision=prior_precision, link="logistic")
     k = model.num_features
 
     def init(key: PRNGKey) -> PolyaGammaState:

@@ -64,6 +64,8 @@ def add_reward(
 
 def values(theta: Array, features: Array) -> Array:
     """⟨θ_{g(a)}, φ_a⟩ of every arm, (A,): one of the two has a row for every arm, the other that or a single row."""
+    if theta.shape[-1] != features.shape[-1]:
+        raise ValueError(f"features must have {theta.shape[-1]} columns, as the model has, got {features.shape[-1]}")
     return jnp.sum(theta * features, -1)
 
 

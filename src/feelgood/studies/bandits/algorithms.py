@@ -23,9 +23,10 @@ class Entry(NamedTuple):
 
 
 # The loss is ½ Σ (f − r)², so a temperature of σ² = 0.25 is the posterior of linear-20d, and `ridge` its ρ.
-HEAT = (0.01, 0.03, 0.1, 0.25)
-RIDGE = (0.05, 0.25)
-WEIGHT = (0.001, 0.01, 0.05)
+HEAT = (0.003, 0.01, 0.03, 0.1, 0.25)
+RIDGE = (0.01, 0.05, 0.25, 1.0)
+BONUS = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
+WEIGHT = (0.003, 0.01, 0.03, 0.1, 0.3)
 CAPACITY = 128
 
 
@@ -67,26 +68,30 @@ def _langevin(feel_good: bool) -> Callable[..., Algorithm]:
 
 
 BASE = {"heat": HEAT, "ridge": RIDGE}
-GOOD = {"heat": (0.03, 0.1, 0.25), "ridge": (0.25,), "weight": WEIGHT}
+GOOD = {"heat": (0.01, 0.03, 0.1), "ridge": (0.25,), "weight": WEIGHT}
 ONE_RIDGE = {"heat": HEAT, "ridge": (0.25,)}
 ENTRIES: dict[str, Entry] = {
     "lin_ucb": Entry(
         lambda model, link, num_rounds, hyper: bandits.lin_ucb(model, hyper["bonus"], **_common(link, hyper)),
-        {"bonus": (0.2, 0.4, 0.7, 1.0), "ridge": RIDGE},
+        {"bonus": BONUS, "ridge": RIDGE},
     ),
     "lin_ts": Entry(
         lambda model, link, num_rounds, hyper: bandits.lin_ts(model, hyper["heat"], **_common(link, hyper)), BASE
     ),
+    "lin_ids": Entry(
+        lambda model, link, num_rounds, hyper: bandits.lin_ids(model, hyper["bonus"], **_common(link, hyper)),
+        {"bonus": BONUS, "ridge": RIDGE},
+    ),
     "greedy": Entry(
         lambda model, link, num_rounds, hyper: bandits.lin_ts(model, 0.0, **_common(link, hyper)),
-        {"ridge": (0.05, 0.25, 1.0, 4.0)},
+        {"ridge": (0.003, *RIDGE)},
     ),
     "epsilon_greedy": Entry(
         lambda model, link, num_rounds, hyper: bandits.epsilon_greedy(model, hyper["epsilon"], **_common(link, hyper)),
         {"epsilon": (0.001, 0.005, 0.02), "ridge": RIDGE},
     ),
     "fgts": Entry(_fgts(), GOOD),
-    "fgts_falling": Entry(_fgts(decay=0.5), GOOD | {"weight": (0.03, 0.1, 0.3)}),
+    "fgts_falling": Entry(_fgts(decay=0.5), GOOD | {"weight": (0.03, 0.1, 0.3, 1.0)}),
     "sfgts": Entry(_fgts(smoothness=10.0, bound=2.0), GOOD),
     "lmc_ts": Entry(_chain(bandits.lmc_ts), ONE_RIDGE),
     "fg_lmc_ts": Entry(_chain(bandits.lmc_ts, True, num_steps=10), GOOD),
@@ -100,7 +105,7 @@ ENTRIES: dict[str, Entry] = {
         lambda model, link, num_rounds, hyper: bandits.polya_gamma_ts(
             model, prior_precision=hyper["ridge"], temperature=hyper["heat"], window=256
         ),
-        {"heat": (0.1, 0.3, 1.0), "ridge": (1.0,)},
+        {"heat": (0.03, 0.1, 0.3, 1.0), "ridge": (1.0,)},
     ),
     "neural_greedy": Entry(_neural(bandits.neural_greedy, "epsilon"), {"epsilon": (0.005, 0.02, 0.1)}),
     "neural_linear": Entry(_neural(bandits.neural_linear, "temperature"), {"temperature": (0.01, 0.1)}),
@@ -121,12 +126,11 @@ def suits(algorithm: str, problem_name: str) -> bool:
         return problem_name.startswith("linear")
     if algorithm in spec.LOGISTIC:
         return problem_name.startswith("logistic")
+    plain = ("lin_ucb", "lin_ts", "lin_ids", "greedy", "epsilon_greedy", "fgts", "lmc_ts")
     if problem_name.startswith("logistic"):  # chains on the Laplace quadratic add nothing to exact draws from it
-        return algorithm in ("lin_ucb", "lin_ts", "greedy", "epsilon_greedy", "fgts", "lmc_ts")
+        return algorithm in plain
     if problem_name.startswith("wheel"):
-        return algorithm in ("lin_ucb", "lin_ts", "greedy", "epsilon_greedy", "fgts", "lmc_ts", "fg_lmc_ts") or (
-            algorithm in spec.NEURAL
-        )
+        return algorithm in (*plain, "fg_lmc_ts", *spec.NEURAL)
     return algorithm not in spec.NEURAL or not problem_name.startswith("linear")
 
 
@@ -146,14 +150,17 @@ def problem(name: str) -> tuple[Bandit, str]:
 def grid(algorithm: str, problem_name: str) -> Mapping[str, Sequence[float]]:
     """The grid of an algorithm, in the units of the problem."""
     own = dict(ENTRIES[algorithm].grid)
+    if algorithm.startswith("neural") or algorithm == "pg_ts":
+        return own
     if problem_name.startswith("logistic"):
         # The likelihood has no free scale here: a temperature of 1 is the posterior, θ* ~ N(0, I).
-        units = {"heat": (0.03, 0.1, 0.3, 1.0), "ridge": (1.0,), "bonus": (0.1, 0.3, 0.6, 1.0), "weight": (0.01, 0.1)}
-        own = {key: units[key] if key in units and algorithm != "pg_ts" else values for key, values in own.items()}
-    if problem_name.startswith("wheel"):
-        units = {"heat": (0.1, 1.0, 10.0, 100.0), "bonus": (1.0, 3.0, 10.0, 30.0), "ridge": (0.05,)}
-        own = {
-            key: units.get(key, values) if not algorithm.startswith("neural") else values for key, values in own.items()
+        own |= {
+            "heat": (0.03, 0.1, 0.3, 1.0),
+            "ridge": (1.0,),
+            "bonus": (0.3, 0.6, 1.0, 2.0, 4.0),
+            "weight": (0.01, 0.1),
         }
-        own |= {"epsilon": (0.01, 0.05, 0.2)} if "epsilon" in own else {}
-    return own
+    if problem_name.startswith("wheel"):
+        own |= {"heat": (0.1, 1.0, 10.0, 100.0, 1000.0), "ridge": (0.05,), "bonus": (1.0, 3.0, 10.0, 30.0, 100.0)}
+        own |= {"weight": (0.1, 1.0, 10.0), "epsilon": (0.01, 0.05, 0.2)}
+    return {key: own[key] for key in ENTRIES[algorithm].grid}

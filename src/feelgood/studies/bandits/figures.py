@@ -1,7 +1,5 @@
 """Figures of the bandits study."""
 
-from itertools import product
-
 import numpy as np
 import pandas as pd
 from matplotlib import rc_context
@@ -13,6 +11,7 @@ from feelgood.studies.bandits.tables import PUBLISHED, final
 LABELS = {
     "lin_ucb": "LinUCB",
     "lin_ts": "LinTS",
+    "lin_ids": "IDS",
     "greedy": "greedy",
     "epsilon_greedy": "ε-greedy",
     "fgts": "FGTS, exact",
@@ -87,36 +86,41 @@ def _curves(table: pd.DataFrame) -> Figure:
     return figure
 
 
+_LINES = {
+    ("exact", 0.0): ("exact draws, λ constant", {"color": COLOURS["red"]}),
+    ("exact", 0.5): ("exact draws, λ ∝ t^−½", {"color": COLOURS["red"], "linestyle": "--"}),
+    ("exact", 1.0): ("exact draws, λ ∝ 1/t", {"color": COLOURS["red"], "linestyle": ":"}),
+    ("lmc", 0.0): ("LMC, 5 steps, λ constant", {"color": COLOURS["blue"]}),
+}
+
+
 def _weights(table: pd.DataFrame) -> Figure:
-    """Regret against λ, with exact draws and with a short chain."""
+    """Regret against λ, with exact draws and with a short chain; one panel per temperature."""
     heats = sorted(table["temperature"].unique(), reverse=True)
-    names = {"exact": "exact draws", "lmc": "LMC, 5 steps"}
     with rc_context(STYLE):
-        figure = Figure(figsize=(4.2 * len(heats), 3.2), layout="constrained")
-        panels = figure.subplots(1, len(heats), squeeze=False).ravel()
+        figure = Figure(figsize=(4.6 * len(heats), 3.4), layout="constrained")
+        panels = figure.subplots(1, len(heats), squeeze=False, sharey=True).ravel()
         for panel, heat in zip(panels, heats, strict=True):
-            for draws, decay in product(("exact", "lmc"), sorted(table["decay"].unique())):
+            for (draws, decay), (label, look) in _LINES.items():
                 own = table[(table["temperature"] == heat) & (table["draws"] == draws) & (table["decay"] == decay)]
                 if own.empty:
                     continue
                 groups = own.groupby("weight")["regret"]
                 mean, half = groups.mean(), 1.96 * groups.std() / np.sqrt(groups.count())
-                place = np.maximum(mean.index.to_numpy(float), 3e-4)
-                label = names[draws] + (", λ falls like t^−½" if decay else "")
-                colour = COLOURS["red"] if draws == "exact" else COLOURS["blue"]
-                panel.errorbar(
-                    place, mean, half, color=colour, linestyle="--" if decay else "-", capsize=2, label=label
-                )
+                place = np.maximum(mean.index.to_numpy(float), 1e-3)
+                panel.errorbar(place, mean, half, capsize=2, label=label, **look)
             panel.set_xscale("log")
-            panel.set_xticks([3e-4, 1e-3, 1e-2, 1e-1], ["0", "0.001", "0.01", "0.1"])
+            powers = [1e-2, 1e-1, 1, 10]
+            panel.set_xticks([1e-3, *powers], ["0", *(f"{power:g}" for power in powers)])
             panel.set_yscale("log")
             panel.yaxis.set_major_formatter("{x:.0f}")
             panel.yaxis.set_minor_formatter("{x:.0f}")
-            panel.set_xlabel("feel-good weight λ")
+            panel.tick_params(axis="y", which="minor", labelsize=7)
+            panel.set_xlabel("feel-good weight λ in the first round")
             whose = "the posterior" if heat == 0.25 else "a cooler one"
             panel.set_title(f"temperature {heat:g} ({whose})", loc="left")
         panels[0].set_ylabel(f"regret after {table['rounds'].max():,} rounds")
-        panels[0].legend(loc="upper left")
+        panels[-1].legend(loc="upper left", fontsize=7)
     return figure
 
 

@@ -19,8 +19,12 @@ from feelgood.studies.bandits.algorithms import ENTRIES, grid, problem, suits
 from feelgood.studies.bandits.spec import BanditsStudy, tuning_seeds
 from feelgood.studies.engine import Plan, Task
 
-WEIGHTS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)
-ERROR_STEPS = (1, 5, 25)
+WEIGHTS = {  # by the exponent p of λ_t = λ·(1 + t)^−p
+    0.0: (0.0, 0.003, 0.01, 0.03, 0.1, 0.3),
+    0.5: (0.0, 0.03, 0.1, 0.3, 1.0, 3.0),
+    1.0: (0.0, 0.3, 1.0, 3.0, 10.0, 30.0),
+}
+ERROR_STEPS = (1, 3, 10, 30)
 HEAT, RIDGE = 0.25, 0.25  # the true posterior of the linear problems under the loss ½ Σ (f − r)²
 
 
@@ -77,9 +81,15 @@ def _curve(study: BanditsStudy, name: str, algorithm: str) -> Plan:
         table = yield from _table(f"tune-{name}-{algorithm}", facts, _tuning_table, study, name, algorithm, points)
         row = table.sort_values("regret", kind="stable").iloc[0]
         best = {key: float(row[key]) for key in own}
-    facts = [best, study.num_rounds, study.num_seeds, 1]
+    facts = [best, study.num_rounds, study.seed_list, 1]
     table = yield from _table(f"curve-{name}-{algorithm}", facts, _curve_table, study, name, algorithm, best)
-    return table
+    return table.assign(setting=", ".join(_in_words(key, best[key], own[key]) for key in own))
+
+
+def _in_words(key: str, value: float, choices: Sequence[float]) -> str:
+    """A tuned value, marked if it lies at an end of its grid, where a wider grid could have a better one."""
+    edge = len(choices) > 1 and value in (min(choices), max(choices))
+    return f"{key} {value:g}" + (" (edge)" if edge else "")
 
 
 def _tuning_table(study: BanditsStudy, name: str, algorithm: str, points: Sequence[Mapping[str, float]]):
@@ -90,14 +100,13 @@ def _tuning_table(study: BanditsStudy, name: str, algorithm: str, points: Sequen
 
 def _curve_table(study: BanditsStudy, name: str, algorithm: str, hyper: Mapping[str, float]):
     bandit, make = _maker(algorithm, name, study.num_rounds)
-    seeds = range(study.num_seeds)
+    seeds = study.seed_list
     regret = _regrets(make, bandit, study.num_rounds, [hyper or {"none": 0.0}], seeds)[0]
     marks = _marks(study.num_rounds)
     return pd.DataFrame(
         {
             "problem": name,
             "algorithm": algorithm,
-            "setting": ", ".join(f"{key} {value:g}" for key, value in hyper.items()),
             "seed": np.repeat(seeds, len(marks)),
             "round": np.tile(marks, len(seeds)),
             "regret": regret.ravel(),
@@ -109,19 +118,20 @@ def _curve_table(study: BanditsStudy, name: str, algorithm: str, hyper: Mapping[
 
 
 def _weights(study: BanditsStudy) -> list[Plan]:
-    cells = [*itertools.product(("exact", "lmc"), (0.25, 0.03), (0.0,)), ("exact", 0.25, 0.5)]
+    heats = (0.25, 0.03)
+    cells = [*itertools.product(("exact",), heats, WEIGHTS), *itertools.product(("lmc",), heats, (0.0,))]
     return [_weight(study, *cell) for cell in cells]
 
 
 def _weight(study: BanditsStudy, draws: str, heat: float, decay: float) -> Plan:
-    facts = [WEIGHTS, study.num_rounds, study.num_seeds, 1]
+    facts = [WEIGHTS[decay], study.num_rounds, study.seed_list, 1]
     table = yield from _table(f"weights-{draws}-{heat}-{decay}", facts, _weight_table, study, draws, heat, decay)
     return table
 
 
 def _weight_table(study: BanditsStudy, draws: str, heat: float, decay: float):
     bandit, _ = problem("linear-20d")
-    num_rounds, num_seeds = min(study.num_rounds, 2000), min(study.num_seeds, 50)
+    num_rounds, seeds = min(study.num_rounds, 2000), study.seed_list[:50]
 
     def make(hyper):
         # λ is in units of the loss, and the loss has weight 1/T in the exponent.
@@ -130,9 +140,9 @@ def _weight_table(study: BanditsStudy, draws: str, heat: float, decay: float):
             return bandits.fgts(bandit.model, term, heat, prior_precision=RIDGE, num_candidates=4)
         return bandits.lmc_ts(bandit.model, 0.5, heat, num_steps=5, feel_good=term, prior_precision=RIDGE)
 
-    points = [{"weight": weight} for weight in WEIGHTS]
-    regret = _regrets(make, bandit, num_rounds, points, range(num_seeds))[:, :, -1]
-    rows = itertools.product(WEIGHTS, range(num_seeds))
+    points = [{"weight": weight} for weight in WEIGHTS[decay]]
+    regret = _regrets(make, bandit, num_rounds, points, seeds)[:, :, -1]
+    rows = itertools.product(WEIGHTS[decay], seeds)
     table = pd.DataFrame(rows, columns=["weight", "seed"])
     return table.assign(draws=draws, temperature=heat, decay=decay, rounds=num_rounds, regret=regret.ravel())
 
@@ -171,7 +181,7 @@ def _errors(study: BanditsStudy) -> list[Plan]:
 
 
 def _error(study: BanditsStudy, name: str, steps: int) -> Plan:
-    facts = [study.num_rounds, study.num_seeds, 1]
+    facts = [study.num_rounds, study.seed_list, 1]
     table = yield from _table(
         f"errors-{name.replace(', ', '-').replace('/', '')}-{steps}", facts, _error_table, study, name, steps
     )
@@ -181,7 +191,7 @@ def _error(study: BanditsStudy, name: str, steps: int) -> Plan:
 def _error_table(study: BanditsStudy, name: str, steps: int):
     """A row for each marked round: the mean sampling error over a few runs, and the mean regret over all seeds."""
     bandit, _ = problem("linear-20d")
-    num_rounds, num_seeds, num_laws = min(study.num_rounds, 2000), min(study.num_seeds, 50), 4
+    num_rounds, seeds, num_laws = min(study.num_rounds, 2000), study.seed_list[:50], 4
     make, kernel, preconditioned = _SAMPLERS[name]
     algorithm = make(bandit.model, steps)
     marks = _marks(num_rounds)
@@ -194,10 +204,10 @@ def _error_table(study: BanditsStudy, name: str, steps: int):
         curve = bandits.simulate(jax.random.key(seed), bandit, algorithm, num_rounds, record=record)
         return curve.regret, curve.facts
 
-    curves, traced = over_devices(one)(jnp.arange(num_seeds))
+    curves, traced = over_devices(one)(jnp.asarray(seeds))
     regret = np.cumsum(np.asarray(curves, np.float64), 1)[:, marks - 1]
     table = pd.DataFrame({"sampler": name, "steps": steps, "round": marks, "regret": regret.mean(0)})
-    table["standard_error"] = regret.std(0, ddof=1) / np.sqrt(num_seeds)
+    table["standard_error"] = regret.std(0, ddof=1) / np.sqrt(len(seeds))
     if name == "exact":
         return table.assign(total_variation=0.0, wasserstein=0.0)
     found = [

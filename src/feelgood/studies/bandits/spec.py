@@ -5,14 +5,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count
-from feelgood.studies.engine import EngineOptions
+from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
 
 WHEELS = ("wheel-0.5", "wheel-0.7", "wheel-0.9", "wheel-0.95", "wheel-0.99")
-DATA = ("iris", "wine", "breast_cancer", "digits")
+DATA = ("iris", "wine", "breast_cancer", "digits", "mushroom", "magic", "penbased", "satimage")
 PROBLEMS = ("linear-20d", "linear-40d", "logistic-20d", *WHEELS, *DATA)
 LINEAR = (
     "lin_ucb",
     "lin_ts",
+    "lin_ids",
     "greedy",
     "epsilon_greedy",
     "fgts",
@@ -41,11 +42,10 @@ LOGISTIC = ("pg_ts",)
 NEURAL = ("neural_greedy", "neural_linear", "neural_ts", "neural_ucb", "neural_ensemble", "neural_lmc", "neural_fg_lmc")
 ALGORITHMS = (*LINEAR, *RELEASED, *LOGISTIC, *NEURAL)
 PARTS = ("curves", "weights", "errors")
-FIRST_TUNING_SEED = 1_000_000
 
 
 @dataclass(frozen=True)
-class BanditsStudy(EngineOptions):
+class BanditsStudy(SeedOptions):
     """Regret of contextual bandit algorithms, tuned and as released, and how it depends on sampling error."""
 
     preset: Literal["quick", "default"] = "quick"
@@ -54,14 +54,14 @@ class BanditsStudy(EngineOptions):
     """Of curves, weights (regret against λ with exact draws), errors (sampling error by round); empty for all of the
     preset's."""
     problems: tuple[str, ...] = ()
-    """Of linear-20d, linear-40d, logistic-20d, wheel-0.5 to wheel-0.99, iris, wine, breast_cancer, digits; empty for
-    the preset's."""
+    """Of linear-20d, linear-40d, logistic-20d, wheel-0.5 to wheel-0.99, iris, wine, breast_cancer, digits, mushroom,
+    magic, penbased, satimage; empty for the preset's."""
     algorithms: tuple[str, ...] = ()
     """Names of algorithms; empty for the preset's. Those that do not suit a problem are left out there."""
     num_rounds: int = 0
     """T; 0 for the preset's."""
     num_seeds: int = 0
-    """Fresh seeds that results are reported on; 0 for the preset's."""
+    """Fresh seeds that results are reported on; 0 for the preset's. See also seeds."""
     tuning_rounds: int = 0
     """Rounds of a tuning run; 0 for the preset's."""
     tuning_seeds: int = 0

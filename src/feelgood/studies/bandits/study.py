@@ -37,7 +37,7 @@ def run(study: BanditsStudy, report=print) -> list[Path]:
     from feelgood.studies.bandits.figures import DRAW
     from feelgood.studies.bandits.parts import PLANS
 
-    seeds = {"reporting": range(study.num_seeds), "tuning": tuning_seeds(study)}
+    seeds = {"reporting": study.seed_list, "tuning": tuning_seeds(study)}
     with store.recorded(study.output, "bandits", study, seeds=seeds, files=FILES) as facts:
         paths: list[Path] = []
         tables: dict[str, Any] = {}

@@ -49,10 +49,10 @@ def _weights(table: pd.DataFrame) -> str:
     groups = table.groupby(["draws", "temperature", "decay", "weight"], sort=False)["regret"]
     ends = groups.agg(["mean", "std", "count"]).reset_index()
     ends["text"] = [f"{row.mean:.1f} ± {1.96 * row.std / np.sqrt(row.count):.1f}" for row in _rows(ends)]
-    wide = ends.pivot_table(index=["draws", "temperature", "decay"], columns="weight", values="text", aggfunc="first")
-    rows = [[*map(str, index), *values] for index, values in zip(wide.index, wide.to_numpy(), strict=True)]
-    header = ["draws", "temperature", "decay p", *(f"λ = {weight:g}" for weight in wide.columns)]
-    return f"Mean regret after {table['rounds'].max():,} rounds against the feel-good weight:\n\n{_grid(rows, header)}"
+    groups = ends.groupby(["draws", "temperature", "decay"], sort=False)
+    rows = [[*map(str, index), ", ".join(f"{row.weight:g}: {row.text}" for row in _rows(own))] for index, own in groups]
+    head = f"Mean regret after {table['rounds'].max():,} rounds against the feel-good weight λ·(1 + t)^−p:"
+    return f"{head}\n\n{_grid(rows, ['draws', 'temperature', 'p', 'λ: regret'])}"
 
 
 def _errors(table: pd.DataFrame) -> str:

@@ -126,7 +126,7 @@ def test_the_bound_grows_like_the_root_of_the_rounds():
     assert 9 < large / small < 14
 
 
-def test_measured_regret_is_below_the_bound(optimised_jit):
+def test_measured_regret_is_below_the_bound():
     bandit = bandits.cosine(num_arms=3, num_features=2, noise_std=0.3)  # means in [−1, 1]
 
     def round_(key, theta, t):
@@ -134,23 +134,22 @@ def test_measured_regret_is_below_the_bound(optimised_jit):
         means = now.context.features @ theta
         return now._replace(means=means, rewards=means + (now.rewards - now.means))
 
-    bound = bandits.fgts_bound(500, 2, value_range=2.0, noise_std=0.3, norm=1.0)
-    algorithm = bandits.fgts(
-        bandit.model, bandits.FeelGood(bound.feel_good_weight, capacity=128), loss_weight=bound.loss_weight
-    )
+    bound = bandits.fgts_bound(300, 2, value_range=2.0, noise_std=0.3, norm=1.0)
+    good = bandits.FeelGood(bound.feel_good_weight, capacity=64)
+    algorithm = bandits.fgts(bandit.model, good, loss_weight=bound.loss_weight, num_candidates=4)
     linear = bandit._replace(round=round_)
-    run = optimised_jit(jax.vmap(lambda key: bandits.simulate(key, linear, algorithm, 500).regret.sum()))
+    run = jax.jit(jax.vmap(lambda key: bandits.simulate(key, linear, algorithm, 300).regret.sum()))
     regret = np.asarray(run(jax.random.split(jax.random.key(0), 20)))
     assert 0 < regret.mean() < bound.regret
-    assert bound.regret < 500 * 2  # not vacuous
+    assert bound.regret < 300 * 2  # not vacuous
 
 
 # Policies.
 
 
 def test_a_policy_goes_on_as_if_it_had_never_been_saved(tmp_path):
-    settings = {"feel_good": {"weight": 0.1, "capacity": 8}, "temperature": 0.5}
-    policy = bandits.Policy("fgts", 3, 2, settings=settings, seed=3, num_draws=50)
+    settings = {"feel_good": {"weight": 0.1, "capacity": 8}, "temperature": 0.5, "num_candidates": 2}
+    policy = bandits.Policy("fgts", 3, 2, settings=settings, seed=3, num_draws=20)
     rng = np.random.default_rng(0)
     for _ in range(5):
         x = rng.normal(size=2)

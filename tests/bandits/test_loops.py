@@ -8,7 +8,7 @@ import pytest
 from feelgood import bandits
 
 ARMS, FEATURES, ROUNDS, ETA, RHO, HEAT, LAMBDA = 3, 2, 60, 1.0, 0.1, 0.3, 0.05
-NUM_LOOPS, NUM_SEEDS = 100, 400
+NUM_LOOPS, NUM_SEEDS = 100, 200
 
 
 class Loops:
@@ -106,8 +106,8 @@ def thompson(loops, x):
 
 
 def feel_good_by_resampling(loops, x):
-    """Self-normalised importance sampling from the Gaussian part, with 500 draws."""
-    theta = gaussian(loops, 500)
+    """Self-normalised importance sampling from the Gaussian part, with 300 draws."""
+    theta = gaussian(loops, 300)
     total = (theta.transpose(1, 0, 2, 3)[:, :, :, None] @ loops.x[:, None, None].swapaxes(-1, -2))[..., 0, :]
     weights = LAMBDA / HEAT * total.max(2).sum(-1)  # (n, draws)
     gumbel = loops.rng.gumbel(size=weights.shape)
@@ -209,7 +209,7 @@ PAIRS = {
     "lin_ts": (thompson, bandits.lin_ts(MODEL, HEAT, **COMMON)),
     "lin_ids": (information_directed, bandits.lin_ids(MODEL, 1.0, **COMMON)),
     "epsilon_greedy": (epsilon_greedy, bandits.epsilon_greedy(MODEL, 0.1, **COMMON)),
-    "fgts": (feel_good_by_resampling, bandits.fgts(MODEL, GOOD, HEAT, **COMMON)),
+    "fgts": (feel_good_by_resampling, bandits.fgts(MODEL, GOOD, HEAT, num_candidates=4, **COMMON)),
     "lmc_ts": (chain(5, langevin(0.0)), bandits.lmc_ts(MODEL, 0.1, num_steps=5, decay=True, **CHAIN)),
     "fg_lmc_ts": (
         chain(5, langevin(LAMBDA)),

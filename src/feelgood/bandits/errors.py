@@ -67,10 +67,8 @@ def sampling_error(
     law_covariance[:, :k, :k] = np.eye(k)
     found = []
     wanted = set(np.asarray(marks).tolist())
-    for t in range(rounds):
-        transition, noise = _affine(
-            precision[t], kernel(float(max(t, 1)), float(largest[t])), num_steps, preconditioned
-        )
+    transitions, noises = _affine(precision, kernel, largest, num_steps, preconditioned)
+    for t, (transition, noise) in enumerate(zip(transitions, noises, strict=True)):
         centre = np.concatenate([mean[t], np.zeros((groups, k))], -1)
         law_mean = centre + np.einsum("gij,gj->gi", transition, law_mean - centre)
         law_covariance = transition @ law_covariance @ transition.transpose(0, 2, 1) + noise
@@ -80,32 +78,38 @@ def sampling_error(
     return SamplingError(*(np.array(column) for column in zip(*found, strict=True)))
 
 
-def _affine(precision: np.ndarray, kernel: Kernel, num_steps: int, preconditioned: bool):
-    """The affine map of K steps on (θ − m, momentum) of every group, (G, 2k, 2k), and the covariance of its noise."""
-    groups, k, _ = precision.shape
+def _affine(
+    precision: np.ndarray,
+    kernel: Callable[[float, float], Kernel],
+    largest: np.ndarray,
+    num_steps: int,
+    preconditioned: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The affine map of K steps on (θ − m, momentum) in every round and group, (T, G, 2k, 2k), and its noise."""
+    rounds, groups, k, _ = precision.shape
     if preconditioned:
         factor = np.linalg.cholesky(precision)
-        to, back = factor.transpose(0, 2, 1), np.linalg.inv(factor).transpose(0, 2, 1)
-        curvature = np.ones((groups, k))
+        to, back = factor.swapaxes(-1, -2), np.linalg.inv(factor).swapaxes(-1, -2)
+        curvature = np.ones((rounds, groups, k))
     else:
         curvature, back = np.linalg.eigh(precision)
-        to = back.transpose(0, 2, 1)
-    a, q = (np.asarray(part, float) for part in kernel.affine(jnp.asarray(curvature.reshape(-1))))
-    a, q = a.reshape(groups, k, 2, 2), q.reshape(groups, k, 2, 2)
+        to = back.swapaxes(-1, -2)
+    times = np.maximum(np.arange(rounds), 1)
+    one = lambda t, m, p: kernel(t, m).affine(p)
+    flat = (jnp.asarray(leaf, jnp.float32) for leaf in (times, largest, curvature.reshape(rounds, -1)))
+    a, q = (np.asarray(part, float).reshape(rounds, groups, k, 2, 2) for part in jax.vmap(one)(*flat))
     power, total = np.broadcast_to(np.eye(2), a.shape), np.zeros_like(q)
     for _ in range(num_steps):
         power, total = a @ power, a @ total @ a.swapaxes(-1, -2) + q
     # A whitened chain keeps its momentum in z coordinates.
-    right = [to, np.broadcast_to(np.eye(k), to.shape) if preconditioned else to]
-    left = [back, np.broadcast_to(np.eye(k), to.shape) if preconditioned else back]
+    same = np.broadcast_to(np.eye(k), to.shape)
+    right, left = ([to, same], [back, same]) if preconditioned else ([to, to], [back, back])
 
     def blocks(modes: np.ndarray, outer) -> np.ndarray:
-        rows = [
-            np.concatenate([left[i] @ (modes[:, :, i, j, None] * outer[j]) for j in range(2)], -1) for i in range(2)
-        ]
-        return np.concatenate(rows, 1)
+        rows = [[left[i] @ (modes[..., i, j, None] * outer[j]) for j in range(2)] for i in range(2)]
+        return np.block(rows)
 
-    return blocks(power, right), blocks(total, [side.transpose(0, 2, 1) for side in left])
+    return blocks(power, right), blocks(total, [side.swapaxes(-1, -2) for side in left])
 
 
 def _distances(law, mean: np.ndarray, covariance: np.ndarray) -> tuple[float, float]:

@@ -3,6 +3,9 @@
 import math
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from feelgood.checks import check_count, check_non_negative, check_positive
 
 
@@ -80,13 +83,11 @@ def fgts_bound(
     eta = min(1.0, 1 / (8 * sigma**2)) if sigma > 0 else 1.0
     slope = 1 + dimension / (2 * eta * (1 - eta / 2))
 
+    deltas = 10 ** (np.arange(-160, 21) / 20)
+    fixed = eta * (feature_norm * deltas) ** 2 * num_rounds + log_inverse_mass(dimension, rho, radius, deltas)
+
     def complexity(weight: float) -> float:
-        return min(
-            eta * (feature_norm * delta) ** 2 * num_rounds
-            + weight * feature_norm * delta * num_rounds
-            + log_inverse_mass(dimension, rho, radius, delta)
-            for delta in (10 ** (-i / 20) for i in range(-20, 161))
-        )
+        return float(np.min(fixed + weight * feature_norm * deltas * num_rounds))
 
     def regret(weight: float) -> float:
         return complexity(weight) / weight + weight * num_rounds * slope
@@ -99,9 +100,10 @@ def fgts_bound(
     return Bound(value_range * regret(weight), eta / value_range**2, weight / value_range, complexity(weight))
 
 
-def log_inverse_mass(dimension: int, precision: float, radius: float, delta: float) -> float:
+def log_inverse_mass(dimension: int, precision: float, radius: float, delta: ArrayLike) -> np.ndarray:
     """An upper bound on ln 1/N(0, I/ρ)(‖θ − θ*‖ ≤ δ): volume of the ball times the density at its farthest point."""
     half = dimension / 2
-    log_volume = half * math.log(math.pi) + dimension * math.log(delta) - math.lgamma(half + 1)
+    delta = np.asarray(delta, float)
+    log_volume = half * math.log(math.pi) + dimension * np.log(delta) - math.lgamma(half + 1)
     log_density = half * math.log(precision / (2 * math.pi)) - precision * (radius + delta) ** 2 / 2
     return -(log_volume + log_density)

@@ -134,8 +134,13 @@ def suits(algorithm: str, problem_name: str) -> bool:
     return algorithm not in spec.NEURAL or not problem_name.startswith("linear")
 
 
-def problem(name: str) -> tuple[Bandit, str]:
-    """The bandit of a name, and the link of its rewards."""
+def constants(name: str) -> dict[str, float]:
+    """Numbers of a problem that may be traced, so that all wheels share one compilation."""
+    return {"delta": float(name.removeprefix("wheel-"))} if name.startswith("wheel-") else {}
+
+
+def problem(name: str, numbers: Hyper | None = None) -> tuple[Bandit, str]:
+    """The bandit of a name, with its `constants` as they are or as given, and the link of its rewards."""
     if name == "linear-20d":
         return bandits.linear(), "identity"
     if name == "linear-40d":
@@ -143,7 +148,7 @@ def problem(name: str) -> tuple[Bandit, str]:
     if name == "logistic-20d":
         return bandits.logistic(), "logistic"
     if name.startswith("wheel-"):
-        return bandits.wheel(float(name.removeprefix("wheel-"))), "identity"
+        return bandits.wheel((numbers or constants(name))["delta"]), "identity"
     return datasets.classification(*datasets.load(name)), "identity"
 
 

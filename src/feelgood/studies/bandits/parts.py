@@ -15,7 +15,7 @@ from feelgood.bandits import FeelGood, errors
 from feelgood.parallel import over_devices
 from feelgood.runs import store
 from feelgood.samplers import diagnostics
-from feelgood.studies.bandits.algorithms import ENTRIES, grid, problem, suits
+from feelgood.studies.bandits.algorithms import ENTRIES, constants, grid, problem, suits
 from feelgood.studies.bandits.spec import BanditsStudy, tuning_seeds
 from feelgood.studies.engine import Plan, Task
 
@@ -24,7 +24,7 @@ WEIGHTS = {  # by the exponent p of λ_t = λ·(1 + t)^−p
     0.5: (0.0, 0.03, 0.1, 0.3, 1.0, 3.0),
     1.0: (0.0, 0.3, 1.0, 3.0, 10.0, 30.0),
 }
-ERROR_STEPS = (1, 3, 10, 30)
+ERROR_STEPS = (1, 5, 25)
 HEAT, RIDGE = 0.25, 0.25  # the true posterior of the linear problems under the loss ½ Σ (f − r)²
 
 
@@ -40,12 +40,12 @@ def _make(make: Callable[..., Any], *arguments: Any) -> Any:
     return make(*own)
 
 
-def _regrets(make, bandit, num_rounds: int, points: Sequence[Mapping[str, float]], seeds: Sequence[int]):
-    """Cumulative regret at marked rounds, (len(points), len(seeds), len(marks))."""
+def _regrets(make, num_rounds: int, points: Sequence[Mapping[str, float]], seeds: Sequence[int]):
+    """Cumulative regret at marked rounds, (len(points), len(seeds), len(marks)); `make` gives bandit and algorithm."""
     marks = jnp.asarray(_marks(num_rounds) - 1)
 
     def one(seed, hyper):
-        curve = bandits.simulate(jax.random.key(seed), bandit, make(hyper), num_rounds)
+        curve = bandits.simulate(jax.random.key(seed), *make(hyper), num_rounds)
         return jnp.cumsum(curve.regret)[marks]
 
     pairs = list(itertools.product(points, seeds))
@@ -59,9 +59,14 @@ def _marks(num_rounds: int):
     return np.unique(np.round(np.concatenate(both)).astype(int))
 
 
-def _maker(algorithm: str, name: str, num_rounds: int):
-    bandit, link = problem(name)
-    return bandit, lambda hyper: ENTRIES[algorithm].make(bandit.model, link, num_rounds, hyper)
+def _measured(algorithm: str, name: str, num_rounds: int, points: Sequence[Mapping[str, float]], seeds: Sequence[int]):
+    """`_regrets` of an algorithm on a problem."""
+
+    def make(hyper):
+        bandit, link = problem(name, hyper)
+        return bandit, ENTRIES[algorithm].make(bandit.model, link, num_rounds, hyper)
+
+    return _regrets(make, num_rounds, [{"none": 0.0, **constants(name), **point} for point in points], seeds)
 
 
 # Curves.
@@ -93,16 +98,13 @@ def _in_words(key: str, value: float, choices: Sequence[float]) -> str:
 
 
 def _tuning_table(study: BanditsStudy, name: str, algorithm: str, points: Sequence[Mapping[str, float]]):
-    bandit, make = _maker(algorithm, name, study.tuning_rounds)
-    regret = _regrets(make, bandit, study.tuning_rounds, points, tuning_seeds(study))[:, :, -1]
+    regret = _measured(algorithm, name, study.tuning_rounds, points, tuning_seeds(study))[:, :, -1]
     return pd.DataFrame(points).assign(regret=np.where(np.isfinite(regret), regret, np.inf).mean(-1))
 
 
 def _curve_table(study: BanditsStudy, name: str, algorithm: str, hyper: Mapping[str, float]):
-    bandit, make = _maker(algorithm, name, study.num_rounds)
-    seeds = study.seed_list
-    regret = _regrets(make, bandit, study.num_rounds, [hyper or {"none": 0.0}], seeds)[0]
-    marks = _marks(study.num_rounds)
+    seeds, marks = study.seed_list, _marks(study.num_rounds)
+    regret = _measured(algorithm, name, study.num_rounds, [hyper], seeds)[0]
     return pd.DataFrame(
         {
             "problem": name,
@@ -137,11 +139,11 @@ def _weight_table(study: BanditsStudy, draws: str, heat: float, decay: float):
         # λ is in units of the loss, and the loss has weight 1/T in the exponent.
         term = FeelGood(hyper["weight"], capacity=128, decay=decay)
         if draws == "exact":
-            return bandits.fgts(bandit.model, term, heat, prior_precision=RIDGE, num_candidates=4)
-        return bandits.lmc_ts(bandit.model, 0.5, heat, num_steps=5, feel_good=term, prior_precision=RIDGE)
+            return bandit, bandits.fgts(bandit.model, term, heat, prior_precision=RIDGE, num_candidates=4)
+        return bandit, bandits.lmc_ts(bandit.model, 0.5, heat, num_steps=5, feel_good=term, prior_precision=RIDGE)
 
     points = [{"weight": weight} for weight in WEIGHTS[decay]]
-    regret = _regrets(make, bandit, num_rounds, points, seeds)[:, :, -1]
+    regret = _regrets(make, num_rounds, points, seeds)[:, :, -1]
     rows = itertools.product(WEIGHTS[decay], seeds)
     table = pd.DataFrame(rows, columns=["weight", "seed"])
     return table.assign(draws=draws, temperature=heat, decay=decay, rounds=num_rounds, regret=regret.ravel())

@@ -106,4 +106,4 @@ def log_inverse_mass(dimension: int, precision: float, radius: float, delta: Arr
     delta = np.asarray(delta, float)
     log_volume = half * math.log(math.pi) + dimension * np.log(delta) - math.lgamma(half + 1)
     log_density = half * math.log(precision / (2 * math.pi)) - precision * (radius + delta) ** 2 / 2
-    return -(log_volume + log_density)
+    return np.asarray(-(log_volume + log_density))

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from feelgood.figures.style import COLOURS, STYLE, shades
 from feelgood.studies.bandits.tables import PUBLISHED, final
@@ -53,37 +54,59 @@ def _colour(name: str) -> str:
 
 
 def _curves(table: pd.DataFrame) -> Figure:
-    """Final regret of every algorithm on every problem: a dot and its interval, best at the top."""
+    """For every problem, mean regret by round and the final regret with its interval, best at the top."""
     ends = final(table)
     problems = list(ends["problem"].unique())
-    columns = min(len(problems), 3)
-    lines = -(-len(problems) // columns)
-    most = max(len(ends[ends["problem"] == name]) for name in problems)
+    heights = [1.0 + max(0.17 * np.sum(ends["problem"] == name), 1.6) for name in problems]
     with rc_context(STYLE):
-        figure = Figure(figsize=(4.6 * columns, lines * (1.1 + 0.2 * most)), layout="constrained")
-        panels = figure.subplots(lines, columns, squeeze=False).ravel()
-        for panel in panels[len(problems) :]:
-            panel.set_axis_off()
-        for panel, name in zip(panels, problems, strict=False):
+        figure = Figure(figsize=(9.5, sum(heights)), layout="constrained")
+        rows = figure.subplots(len(problems), 2, squeeze=False, gridspec_kw={"height_ratios": heights})
+        for (left, right), name in zip(rows, problems, strict=True):
             own = ends[ends["problem"] == name].sort_values("mean", ascending=False)
-            for i, row in enumerate(own.to_dict("records")):
-                look = {"color": _colour(row["algorithm"]), "fmt": "o", "markersize": 4, "elinewidth": 1.2}
-                panel.errorbar(row["mean"], i, xerr=row["half"], **look)
-            panel.set_yticks(range(len(own)), [LABELS.get(each, each) for each in own["algorithm"]], fontsize=8)
-            if name in PUBLISHED and table["round"].max() == 10_000:
-                panel.axvline(PUBLISHED[name], color=COLOURS["black"], linestyle=":", linewidth=1)
-                panel.text(PUBLISHED[name], len(own) - 0.4, " best published", fontsize=7, va="bottom")
-            panel.set_xscale("log")
-            panel.set_title(name, loc="left")
-            panel.set_xlabel(f"regret after {table['round'].max():,} rounds")
-            panel.xaxis.set_major_formatter("{x:.0f}")
-            panel.xaxis.set_minor_formatter("{x:.0f}")
-            panel.tick_params(axis="x", which="both", labelsize=7, length=3, width=0.8)
-        note = (
-            "Mean and 95 % interval. Blue: plain; red: with a feel-good term; grey: settings and errors of the release."
-        )
+            _by_round(left, table[table["problem"] == name], list(own["algorithm"])[::-1])
+            _at_the_end(right, own, name)
+            right.set_xlabel(f"regret after {table[table['problem'] == name]['round'].max():,} rounds")
+            left.set_title(name, loc="left")
+        note = "Means and 95 % intervals. Right: blue is plain, red has a feel-good term, grey is as released."
         figure.supxlabel(note, fontsize=8, color="0.3")
     return figure
+
+
+def _by_round(panel, table: pd.DataFrame, ranked: list[str]) -> None:
+    """Mean regret of every algorithm, the best six in colour."""
+    means = table.groupby(["algorithm", "round"])["regret"].mean()
+    palette = [COLOURS[each] for each in ("blue", "red", "green", "orange", "pink", "sky")]
+    for i, name in enumerate(ranked):
+        best = i < len(palette)
+        look = {"color": palette[i], "label": LABELS[name], "zorder": 3} if best else {"color": "0.8", "linewidth": 0.8}
+        panel.plot(means[name].index, means[name], **look)
+    if len(ranked) > len(palette):
+        panel.plot([], [], color="0.8", linewidth=0.8, label="others")
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    panel.set_ylim(bottom=means.max() / 100)
+    panel.set_xlim(left=3)
+    panel.set_xlabel("round")
+    panel.set_ylabel("regret")
+    panel.legend(fontsize=7, loc="lower right")
+
+
+def _at_the_end(panel, ends: pd.DataFrame, name: str) -> None:
+    for i, row in enumerate(ends.to_dict("records")):
+        look = {"color": _colour(row["algorithm"]), "fmt": "o", "markersize": 4, "elinewidth": 1.2}
+        panel.errorbar(row["mean"], i, xerr=row["half"], **look)
+    panel.set_yticks(range(len(ends)), [LABELS.get(each, each) for each in ends["algorithm"]], fontsize=7)
+    if name in PUBLISHED and ends["round"].max() == 10_000:
+        panel.axvline(PUBLISHED[name], color=COLOURS["black"], linestyle=":", linewidth=1)
+        above = panel.get_xaxis_transform()
+        panel.text(PUBLISHED[name], 1.01, "best published", fontsize=7, va="bottom", ha="center", transform=above)
+    panel.set_ylim(-0.6, len(ends) - 0.4)
+    panel.set_xscale("log")
+    for which in (panel.xaxis.set_major_formatter, panel.xaxis.set_minor_formatter):
+        which("{x:,.0f}")
+    if ends["mean"].max() > 3 * ends["mean"].min():
+        panel.xaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
+    panel.tick_params(axis="x", which="both", labelsize=7, length=3, width=0.8)
 
 
 _LINES = {

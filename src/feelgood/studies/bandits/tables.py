@@ -13,7 +13,7 @@ PUBLISHED = {"linear-20d": 56.2, "linear-40d": 100.6, "logistic-20d": 176.9}
 def final(curves: pd.DataFrame) -> pd.DataFrame:
     """Mean regret at the last round and half the width of its 95 % interval, a row per problem and algorithm."""
     last = curves[curves["round"] == curves.groupby("problem")["round"].transform("max")]
-    groups = last.groupby(["problem", "algorithm", "setting"], sort=False)["regret"]
+    groups = last.groupby(["problem", "algorithm", "setting", "round"], sort=False)["regret"]
     table = groups.agg(["mean", "std", "count", "median"]).reset_index()
     return table.assign(half=1.96 * table["std"] / np.sqrt(table["count"]))
 

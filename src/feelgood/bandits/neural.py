@@ -31,7 +31,6 @@ from feelgood.noise import normal
 from feelgood.samplers import SamplerState
 from feelgood.typing import Array, PRNGKey, Scalar
 
-
 TRAINING = Training()
 
 

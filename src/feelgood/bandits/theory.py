@@ -4,7 +4,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from feelgood.checks import check_count, check_non_negative, check_positive
 
@@ -100,10 +99,9 @@ def fgts_bound(
     return Bound(value_range * regret(weight), eta / value_range**2, weight / value_range, complexity(weight))
 
 
-def log_inverse_mass(dimension: int, precision: float, radius: float, delta: ArrayLike) -> np.ndarray:
+def log_inverse_mass(dimension: int, precision: float, radius: float, delta: float | np.ndarray) -> np.ndarray:
     """An upper bound on ln 1/N(0, I/ρ)(‖θ − θ*‖ ≤ δ): volume of the ball times the density at its farthest point."""
     half = dimension / 2
-    delta = np.asarray(delta, float)
     log_volume = half * math.log(math.pi) + dimension * np.log(delta) - math.lgamma(half + 1)
     log_density = half * math.log(precision / (2 * math.pi)) - precision * (radius + delta) ** 2 / 2
     return np.asarray(-(log_volume + log_density))

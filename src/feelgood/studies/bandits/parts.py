@@ -46,7 +46,8 @@ def _regrets(make, num_rounds: int, points: Sequence[Mapping[str, float]], seeds
     marks = jnp.asarray(_marks(num_rounds) - 1)
 
     def one(seed, hyper):
-        curve = bandits.simulate(jax.random.key(seed), *make(hyper), num_rounds)
+        bandit, algorithm = make(hyper)
+        curve = bandits.simulate(jax.random.key(seed), bandit, algorithm, num_rounds)
         return jnp.cumsum(curve.regret)[marks]
 
     pairs = list(itertools.product(points, seeds))

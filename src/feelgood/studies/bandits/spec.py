@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from feelgood.checks import check_choice, check_count
+from feelgood.checks import check_choice, check_count, check_names
+from feelgood.studies.presets import PresetInt, fill_in
 from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
 
 WHEELS = ("wheel-0.5", "wheel-0.7", "wheel-0.9", "wheel-0.95", "wheel-0.99")
@@ -51,36 +52,30 @@ class BanditsStudy(SeedOptions):
     preset: Literal["quick", "default"] = "quick"
     """quick: five algorithms on linear-20d for 1,000 rounds, a minute or two. default: everything."""
     parts: tuple[str, ...] = ()
-    """Of curves, weights (regret against λ with exact draws), errors (sampling error by round); empty for all of the
-    preset's."""
+    """Of curves, weights (regret against λ with exact draws), errors (sampling error by round); the preset's if not
+    given."""
     problems: tuple[str, ...] = ()
     """Of linear-20d, linear-40d, logistic-20d, wheel-0.5 to wheel-0.99, iris, wine, breast_cancer, digits, mushroom,
-    magic, penbased, satimage; empty for the preset's."""
+    magic, penbased, satimage; the preset's if not given."""
     algorithms: tuple[str, ...] = ()
-    """Names of algorithms; empty for the preset's. Those that do not suit a problem are left out there."""
-    num_rounds: int = 0
-    """T; 0 for the preset's."""
-    num_seeds: int = 0
-    """Fresh seeds that results are reported on; 0 for the preset's. See also seeds."""
-    tuning_rounds: int = 0
-    """Rounds of a tuning run; 0 for the preset's."""
-    tuning_seeds: int = 0
-    """Seeds that settings are tuned on; 0 for the preset's."""
+    """Names of algorithms; the preset's if not given. Those that do not suit a problem are left out there."""
+    num_rounds: PresetInt = None
+    """Number of rounds T; the preset's if not given."""
+    num_seeds: PresetInt = None
+    """Number of fresh seeds for the results; the preset's if not given."""
+    tuning_rounds: PresetInt = None
+    """Number of rounds of a tuning run; the preset's if not given."""
+    tuning_seeds: PresetInt = None
+    """Number of seeds that settings are tuned on; the preset's if not given."""
     output: Path = Path("runs/bandits")
-    """Folder for results; one that holds an unfinished run of the same study is continued."""
+    """Folder for results; an unfinished run of the same study is continued."""
 
     def __post_init__(self):
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
-        for name, value in _PRESETS[self.preset].items():
-            if not getattr(self, name):
-                object.__setattr__(self, name, value)
+        fill_in(self, _PRESETS[self.preset])
         for name, choices in (("parts", PARTS), ("problems", PROBLEMS), ("algorithms", ALGORITHMS)):
-            values = getattr(self, name)
-            for value in values:
-                check_choice(name, value, choices)
-            if len(set(values)) < len(values):
-                raise ValueError(f"{name} must not repeat, got {values!r}")
+            check_names(name, getattr(self, name), choices)
         check_count("num_rounds", self.num_rounds, minimum=20)
         check_count("tuning_rounds", self.tuning_rounds, minimum=20)
         check_count("num_seeds", self.num_seeds, minimum=2)

@@ -14,6 +14,7 @@ from typing import Any
 
 from feelgood.studies.bandits.spec import PARTS, BanditsStudy, tuning_seeds
 from feelgood.studies.engine import run_plans
+from feelgood.studies.output import write_files
 
 _WHAT = {
     "curves": "cumulative regret at marked rounds, a row per problem, algorithm, seed and round",
@@ -31,7 +32,6 @@ def run(study: BanditsStudy, report=print) -> list[Path]:
     """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
     import pandas as pd
 
-    from feelgood.figures import style
     from feelgood.runs import store
     from feelgood.studies.bandits import tables as results
     from feelgood.studies.bandits.figures import DRAW
@@ -46,10 +46,7 @@ def run(study: BanditsStudy, report=print) -> list[Path]:
             if not plans:
                 raise ValueError(f"algorithms {study.algorithms!r} do not suit any of the problems {study.problems!r}")
             tables[part] = pd.concat(run_plans(study, plans, study.output, facts, title=part), ignore_index=True)
-            store.write_table(study.output / f"{part}.parquet", tables[part])
-            paths.append(study.output / f"{part}.parquet")
-            paths += style.save(DRAW[part](tables[part]), study.output / part)
+            paths += write_files(study.output, {f"{part}.parquet": tables[part], part: DRAW[part](tables[part])})
         text = results.as_markdown(tables)
-        store.write_text(study.output / "summary.md", text)
         report(text)
-    return [*paths, study.output / "summary.md"]
+        return [*paths, *write_files(study.output, {"summary.md": text})]

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
+from feelgood.studies.output import markdown_table
+
 PUBLISHED = {"linear-20d": 56.2, "linear-40d": 100.6, "logistic-20d": 176.9}
 """The least mean regret at T = 10,000 in the published comparison (Anand and Liaw, 2025), ten seeds."""
 
@@ -18,14 +20,9 @@ def final(curves: pd.DataFrame) -> pd.DataFrame:
     return table.assign(half=1.96 * table["std"] / np.sqrt(table["count"]))
 
 
-def _grid(rows: list[list[str]], header: list[str]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "| " + " | ".join("---" for _ in header) + " |"]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
-
-
 def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
     """All tables as Markdown."""
-    return "\n\n".join(_MAKE[part](table) for part, table in tables.items()) + "\n"
+    return "\n".join(_MAKE[part](table) for part, table in tables.items())
 
 
 def _curves(table: pd.DataFrame) -> str:
@@ -36,8 +33,8 @@ def _curves(table: pd.DataFrame) -> str:
     rounds, seeds = table["round"].max(), table["seed"].nunique()
     head = f"Mean regret after {rounds:,} rounds, {seeds} fresh seeds, 95 % intervals:"
     settings = [[row.problem, row.algorithm, row.setting] for row in _rows(ends) if row.setting]
-    tuned = _grid(settings, ["problem", "algorithm", "chosen on tuning seeds"])
-    return f"{head}\n\n{_grid(rows, ['algorithm', *problems])}\n\n{tuned}"
+    tuned = markdown_table(["problem", "algorithm", "chosen on tuning seeds"], settings)
+    return f"{head}\n\n{markdown_table(['algorithm', *problems], rows)}\n{tuned}"
 
 
 def _rows(table: pd.DataFrame):
@@ -52,7 +49,7 @@ def _weights(table: pd.DataFrame) -> str:
     groups = ends.groupby(["draws", "temperature", "decay"], sort=False)
     rows = [[*map(str, index), ", ".join(f"{row.weight:g}: {row.text}" for row in _rows(own))] for index, own in groups]
     head = f"Mean regret after {table['rounds'].max():,} rounds against the feel-good weight λ·(1 + t)^−p:"
-    return f"{head}\n\n{_grid(rows, ['draws', 'temperature', 'p', 'λ: regret'])}"
+    return f"{head}\n\n{markdown_table(['draws', 'temperature', 'p', 'λ: regret'], rows)}"
 
 
 def _errors(table: pd.DataFrame) -> str:
@@ -70,9 +67,8 @@ def _errors(table: pd.DataFrame) -> str:
             ]
         )
     header = ["sampler", "steps a round", "TV, mean over rounds", "TV, last round", "W₂ / spread, last round", "regret"]
-    return (
-        f"Exact distance to the posterior, and regret after {table['round'].max():,} rounds:\n\n{_grid(rows, header)}"
-    )
+    head = f"Exact distance to the posterior, and regret after {table['round'].max():,} rounds:"
+    return f"{head}\n\n{markdown_table(header, rows)}"
 
 
 _MAKE = {"curves": _curves, "weights": _weights, "errors": _errors}

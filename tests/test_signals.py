@@ -51,7 +51,7 @@ def test_a_study_that_a_signal_stops_leaves_checkpoints_and_says_how_to_go_on(tm
     assert not (tmp_path / ".lock").exists()
 
 
-@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("vectorization", ["async", pytest.param("sync", marks=pytest.mark.slow)])
 def test_training_on_external_environments_stops_on_sigterm_and_goes_on(tmp_path, vectorization):
     size = ("--env", "CartPole-v1", "--num-steps", 50_000_000, "--num-envs", 2, "--hidden", 8, "--agent", "dqn")
     words = ("train", *size, "--env-settings", f"vectorization={vectorization}", "--output", tmp_path)

@@ -87,7 +87,8 @@ def observation_bound(low: ArrayLike, high: ArrayLike) -> np.ndarray:
     """Largest absolute value of each entry of an observation between `low` and `high`; from a million on, infinite.
 
     Example:
-      >>> observation_bound([-1.2, 0.0, -3.4e38], [0.6, 0.0, 3.4e38])  # 1 where only 0 is possible
+      >>> low, high = np.array([-1.2, 0.0, -3.4e38]), np.array([0.6, 0.0, 3.4e38])
+      >>> observation_bound(low, high)  # 1 where only 0 is possible
       array([1.2, 1. , inf])
     """
     bound = np.maximum(np.abs(np.asarray(low, np.float64)), np.abs(np.asarray(high, np.float64)))

@@ -159,12 +159,8 @@ def _errors(table: pd.DataFrame) -> Figure:
         for panel, name in zip(panels, names, strict=False):
             for count in steps:
                 own = table[(table["sampler"] == name) & (table["steps"] == count)]
-                panel.plot(
-                    own["round"],
-                    own["total_variation"],
-                    color=tones[count],
-                    label=f"{count} step{'s' * (count > 1)} a round",
-                )
+                label = f"{count} step a round" if count == 1 else f"{count} steps a round"
+                panel.plot(own["round"], own["total_variation"], color=tones[count], label=label)
             panel.set_xscale("log")
             panel.set_ylim(-0.02, 1.02)
             panel.set_xlabel("round")

@@ -28,16 +28,16 @@ def batch(**fields):
 
 
 def test_a_random_prior_has_unit_variance_and_independent_values_on_one_hot_inputs_of_any_size():
-    for size in (10, 400):
+    for size in (10, 100):
         inputs = networks.OneHot(jnp.arange(2))
         draw = lambda key, size=size, inputs=inputs: networks.random_prior(key, size, (50, 50), 1)(inputs)[:, 0]
-        values = np.asarray(jax.vmap(draw)(jax.random.split(jax.random.key(0), 500)))  # (draws, inputs)
-        # The standard error of a variance of 500 normals is √(2/500) = 0.06, of a correlation 0.045. The first
+        values = np.asarray(jax.vmap(draw)(jax.random.split(jax.random.key(0), 2000)))  # (draws, inputs)
+        # The standard error of a variance of 2,000 normals is √(2/2000) = 0.03, of a correlation 0.02. The first
         # layer's biases are the same for both inputs: 0.3²/(1 + 0.3²) = 0.08 of their variance.
-        np.testing.assert_allclose(values.var(0), 1, atol=0.25)
-        assert abs(np.corrcoef(values.T)[0, 1]) < 0.08 + 4 * 0.045
-    plain = lambda key: networks.mlp(key, 400, (50, 50), 1)(networks.OneHot(jnp.arange(2)))[:, 0]
-    alike = np.asarray(jax.vmap(plain)(jax.random.split(jax.random.key(0), 500)))
+        np.testing.assert_allclose(values.var(0), 1, atol=0.15)
+        assert abs(np.corrcoef(values.T)[0, 1]) < 0.08 + 4 * 0.02
+    plain = lambda key: networks.mlp(key, 2500, (50, 50), 1)(networks.OneHot(jnp.arange(2)))[:, 0]
+    alike = np.asarray(jax.vmap(plain)(jax.random.split(jax.random.key(0), 200)))
     assert np.corrcoef(alike.T)[0, 1] > 0.9  # the fault that it mends
 
 

@@ -4,7 +4,21 @@
 """
 
 from feelgood.envs.base import Environment, Spec, Step, check_environment
+from feelgood.envs.control import ControlState, acrobot, cart_pole, mountain_car
 from feelgood.envs.deep_sea import DeepSeaState, deep_sea
 from feelgood.envs.nchain import NChainState, nchain
 
-__all__ = ["DeepSeaState", "Environment", "NChainState", "Spec", "Step", "check_environment", "deep_sea", "nchain"]
+__all__ = [
+    "ControlState",
+    "DeepSeaState",
+    "Environment",
+    "NChainState",
+    "Spec",
+    "Step",
+    "acrobot",
+    "cart_pole",
+    "check_environment",
+    "deep_sea",
+    "mountain_car",
+    "nchain",
+]

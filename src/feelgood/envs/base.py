@@ -23,8 +23,8 @@ class Spec(NamedTuple):
       observation_dtype: its NumPy dtype.
       num_actions: actions are the integers 0, …, num_actions − 1.
       max_episode_steps: the environment ends every episode within this number of steps; None if there is no bound.
-      observation_low: lower bound of every entry of an observation.
-      observation_high: upper bound of every entry of an observation.
+      observation_low: lower bound of the entries of an observation; a number, or a tuple with one for each.
+      observation_high: their upper bound, likewise.
       fixed_start: whether every episode begins with the same observation, so that it need not be stored.
       is_one_hot: whether observations are one-hot and `encode` gives the index of their 1; any index past the end
         stands for zeros. Networks then look up rows of their first layer.
@@ -37,8 +37,8 @@ class Spec(NamedTuple):
     observation_dtype: Any
     num_actions: int
     max_episode_steps: int | None = None
-    observation_low: float = float("-inf")
-    observation_high: float = float("inf")
+    observation_low: float | tuple[float, ...] = float("-inf")
+    observation_high: float | tuple[float, ...] = float("inf")
     fixed_start: bool = False
     is_random: bool = True
     name: str = "functional"
@@ -83,7 +83,7 @@ class Environment(NamedTuple):
     decode: Callable[[Array], Array] = _identity
 
 
-def observation_bound(low: ArrayLike, high: ArrayLike) -> np.ndarray:
+def observation_bound(low: ArrayLike | tuple[float, ...], high: ArrayLike | tuple[float, ...]) -> np.ndarray:
     """Largest absolute value of each entry of an observation between `low` and `high`; from a million on, infinite.
 
     Example:

@@ -34,10 +34,11 @@ class GymEnv(gymnasium.Env):
             raise ValueError(f"render_mode must be None, got {render_mode!r}")
         self.render_mode = None
         spec = environment.spec
-        low, high = spec.observation_low, spec.observation_high
+        low, high = (np.asarray(end, np.float64) for end in (spec.observation_low, spec.observation_high))
         if np.issubdtype(spec.observation_dtype, np.integer):  # integers have no infinity
             bounds = np.iinfo(spec.observation_dtype)
-            low, high = max(low, bounds.min), min(high, bounds.max)
+            low, high = np.maximum(low, bounds.min), np.minimum(high, bounds.max)
+        low, high = (np.broadcast_to(end, spec.observation_shape).astype(spec.observation_dtype) for end in (low, high))
         self.environment = environment
         self.observation_space = gymnasium.spaces.Box(low, high, spec.observation_shape, spec.observation_dtype)
         self.action_space = gymnasium.spaces.Discrete(spec.num_actions)

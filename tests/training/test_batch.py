@@ -8,10 +8,22 @@ import sys
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from feelgood.training import Curves, Interrupted, Record, run_batch
+from feelgood import envs
+from feelgood.agents import Options, make_agent
+from feelgood.training import (
+    Curves,
+    FunctionalConfig,
+    Interrupted,
+    Record,
+    Tally,
+    Varied,
+    run_batch,
+    varied_trainer,
+)
 
 
 def build():
@@ -229,3 +241,46 @@ def test_a_checkpoint_of_another_batch_or_half_of_one_is_refused_and_kept(tmp_pa
     with pytest.raises(ValueError, match=r"cannot be read .* delete it to start this part again"):
         run(path=path)
     assert path.read_bytes() == stopped[: len(stopped) // 2]
+
+
+def counted():
+    """Three short runs that count their steps in all and their episodes."""
+    config = FunctionalConfig(num_steps=400, evaluation_period=50, train_frequency=10, replay_ratio=0.1, batch_size=4)
+    make = lambda spaces, hyper: make_agent("dqn", spaces, hyper, Options(hidden=()))
+    add = lambda totals, ended, returns, states: totals + jnp.stack([jnp.size(ended), jnp.sum(ended)])
+    environment_of = lambda cost: envs.deep_sea(4, move_cost=cost)
+    tally = Tally(jnp.zeros(2, jnp.int32), add)
+    hyper = Varied(np.array([0.1, 0.2, 0.4], np.float32), {"step_size": np.zeros(3, np.float32) + 1e-12})
+    return varied_trainer(environment_of, make, config, tally=tally), config.num_chunks, np.array([5, 5, 5]), hyper
+
+
+def test_a_batch_ends_once_its_totals_suffice_also_if_that_was_so_when_it_stopped(tmp_path):
+    path, seen = tmp_path / "state.npz", []
+
+    def until(totals):
+        seen.append(totals[:, 0].tolist())
+        return bool((totals[:, 0] >= 150).all())
+
+    curves = run_batch(*counted(), until=until)
+    assert seen == [[50] * 3, [100] * 3, [150] * 3]
+    assert curves.record.evaluation.shape == (3, 3)
+    assert curves.totals.tolist() == [[150, 37]] * 3  # episodes of four steps
+
+    def stop(progress):
+        if progress.chunk == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        run_batch(*counted(), until=until, path=path, report=stop)
+    again = run_batch(*counted(), until=until, path=path, report=lambda progress: pytest.fail("it trained on"))
+    assert_same_bits(Curves(again.initial, again.record), Curves(curves.initial, curves.record))
+    assert again.totals.tolist() == curves.totals.tolist()
+
+
+def test_runs_of_a_varied_trainer_have_an_environment_each():
+    one, num_chunks, seeds, hyper = counted()
+    curves = run_batch(one, num_chunks, seeds, hyper)
+    # The same actions, as nothing is learnt: the returns fall in proportion to the cost of a move.
+    cheap, dearer, dearest = curves.record.training_return.sum(1)
+    assert dearer - cheap < -1
+    assert dearest - cheap == pytest.approx(3 * (dearer - cheap), rel=1e-4)

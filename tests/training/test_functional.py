@@ -13,7 +13,7 @@ from feelgood.envs import Environment, Spec, Step, nchain
 from feelgood.envs.diagnostic import constant_reward, truncation, two_armed
 from feelgood.replay import Batch
 from feelgood.samplers import Info, SamplerState
-from feelgood.training import FunctionalConfig, trainer
+from feelgood.training import FunctionalConfig, Tally, trainer
 
 BATCH_SIZE = 6
 
@@ -519,3 +519,34 @@ def test_settings_that_do_not_fit_together_are_refused_in_one_sentence():
         FunctionalConfig(discount=-0.5)
     with pytest.raises(ValueError, match="priority_exponent must be non-negative"):
         FunctionalConfig(priority_exponent=-0.5)
+
+
+def test_a_tally_sees_every_step_of_every_period_and_changes_nothing_else():
+    """Its totals are those of the record, and it is given the states before resets."""
+    config = FunctionalConfig(
+        num_steps=120, evaluation_period=40, train_frequency=5, learning_starts=8, replay_ratio=1.0, batch_size=4
+    )
+    make = lambda spaces, hyper: make_agent("dqn", spaces, hyper, Options(hidden=()))
+
+    def add(totals, ended, returns, states):
+        assert ended.shape == returns.shape == states.time.shape == (40,)
+        return {
+            "episodes": totals["episodes"] + jnp.sum(ended),
+            "return": totals["return"] + jnp.sum(jnp.where(ended, returns, 0.0)),
+            "lengths": totals["lengths"] + jnp.sum(jnp.where(ended, states.time, 0)),
+        }
+
+    init = {"episodes": jnp.int32(0), "return": jnp.float32(0), "lengths": jnp.int32(0)}
+    environment, hyper = nchain(5), {"step_size": 0.01}
+    counted, plain = trainer(environment, make, config, tally=Tally(init, add)), trainer(environment, make, config)
+    one, other = counted.init(jax.random.key(0), hyper), plain.init(jax.random.key(0), hyper)
+    advance, advance_plain = jax.jit(counted.advance), jax.jit(plain.advance)
+    episodes, returns = 0, 0.0
+    for chunk in range(3):
+        one, record = advance(one, hyper, chunk)
+        other, _ = advance_plain(other, hyper, chunk)
+        episodes, returns = episodes + int(record.num_episodes), returns + float(record.training_return)
+    assert int(one.totals["episodes"]) == episodes == 120 // 13
+    assert float(one.totals["return"]) == pytest.approx(returns)
+    assert int(one.totals["lengths"]) == 13 * episodes
+    assert same(one._replace(totals=()), other)

@@ -2,7 +2,8 @@
 
 from feelgood.training.batch import Curves, Interrupted, Progress, run_batch
 from feelgood.training.config import ExternalConfig, FunctionalConfig, TrainingConfig
-from feelgood.training.functional import Record, RunState, Trainer, trainer
+from feelgood.training.functional import Record, RunState, Tally, Trainer, trainer
+from feelgood.training.varied import Varied, varied_trainer
 
 __all__ = [
     "Curves",
@@ -12,8 +13,11 @@ __all__ = [
     "Progress",
     "Record",
     "RunState",
+    "Tally",
     "Trainer",
     "TrainingConfig",
+    "Varied",
     "run_batch",
     "trainer",
+    "varied_trainer",
 ]

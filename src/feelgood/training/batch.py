@@ -26,11 +26,13 @@ class Curves(NamedTuple):
       initial: (runs,) evaluation return of the untrained network.
       record: a `Record` of NumPy arrays (runs, chunks).
       agents: the agents' final states, with a leading axis of runs.
+      totals: the final totals of the trainer's tally, with a leading axis of runs.
     """
 
     initial: np.ndarray
     record: Record
     agents: Any = None
+    totals: Any = ()
 
 
 class Progress(NamedTuple):
@@ -54,6 +56,7 @@ def run_batch(
     checkpoint_seconds: float = 60.0,
     keep_last: bool = False,
     report: Callable[[Progress], None] = lambda progress: None,
+    until: Callable[[Any], bool] = lambda totals: False,
 ) -> Curves:
     """Trains one run for each seed and returns their curves.
 
@@ -71,6 +74,8 @@ def run_batch(
       checkpoint_seconds: least time between two checkpoints; the first one comes after five seconds at most.
       keep_last: whether to write a checkpoint at the end too, so that running the batch again takes no time.
       report: called after every chunk.
+      until: called after every chunk with the totals of the trainer's tally, arrays with a leading axis of runs; the
+        batch ends once it returns True, and the curves then hold fewer chunks.
     """
     seeds = np.asarray(seeds)
     num_runs = len(seeds)
@@ -102,19 +107,21 @@ def run_batch(
 
     saved, initial = time.monotonic(), np.asarray(initial)
     wait = min(checkpoint_seconds, SECONDS_TO_FIRST_CHECKPOINT)
+    chunk, totals_of = int(done), lambda state: jax.tree.map(np.asarray, cut(state.totals))
     with stop_on_signal() as stop:
-        for chunk in range(int(done), num_chunks):
+        while chunk < num_chunks and not (chunk and until(totals_of(state))):
             state, record = advance(state, hyper, jnp.int32(chunk))
             for curve, values in zip(curves, record, strict=True):
                 curve[:, chunk] = np.asarray(values)[:num_runs]
             mean_return = float(np.mean(curves.evaluation[:, chunk]))
             report(Progress(chunk + 1, num_chunks, num_runs, mean_return, Curves(initial[:num_runs], curves)))
-            is_last = chunk + 1 == num_chunks
-            due = keep_last if is_last else time.monotonic() - saved > wait
+            chunk += 1
+            due = keep_last if chunk == num_chunks else time.monotonic() - saved > wait
             if path is not None and (due or stop.is_set()):
-                tree = cut(state), cut(initial), curves, np.int64(chunk + 1)
+                tree = cut(state), cut(initial), curves, np.int64(chunk)
                 checkpoint.save(path, tree, label, keep_previous=True)
                 saved, wait = time.monotonic(), checkpoint_seconds
             if stop.is_set():
                 raise Interrupted
-    return Curves(initial[:num_runs], curves, cut(state.agent))
+    curves = jax.tree.map(lambda curve: curve[:, :chunk], curves)
+    return Curves(initial[:num_runs], curves, cut(state.agent), totals_of(state))

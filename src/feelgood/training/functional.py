@@ -32,12 +32,26 @@ class Episode(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """The complete state of a run between two chunks."""
+    """The complete state of a run between two chunks; `totals` are those of a `Tally`, if there is one."""
 
     key: PRNGKey
     agent: AgentState
     episode: Episode
     replay: ReplayState
+    totals: Any = ()
+
+
+class Tally(NamedTuple):
+    """Totals over the training episodes of a run, such as bsuite's.
+
+    Attributes:
+      init: totals before the first step, a pytree of arrays.
+      add: `(totals, ended, returns, states) -> totals` with the steps of one evaluation period along the first axis:
+        whether each step ended an episode, the return of its episode so far, and the environment's state after it.
+    """
+
+    init: Any
+    add: Callable[[Any, Array, Array, Any], Any]
 
 
 class Record(NamedTuple):
@@ -83,6 +97,7 @@ def trainer(
     make_agent: Callable[[Spaces, Any], Agent],
     config: FunctionalConfig,
     schedule: Callable[[Any, Scalar], Any] = constant,
+    tally: Tally | None = None,
 ) -> Trainer:
     """Builds the functions of one run.
 
@@ -92,6 +107,7 @@ def trainer(
       config: settings of the run.
       schedule: `(hyper, progress) -> hyper`, the hyper-parameters at `progress` in [0, 1] of the budget; called at the
         start of each block.
+      tally: totals to keep in `RunState.totals`, if any.
     """
     spec = environment.spec
     if spec.max_episode_steps is None:
@@ -108,7 +124,8 @@ def trainer(
         check_values(agent, storage.code, spec.num_actions)
         key_init, key_begin, key_run = jax.random.split(key, 3)
         data = storage.replay_of(agent).init()
-        return RunState(key_run, agent.init(key_init), _begin(key_begin, environment, agent), data)
+        totals = () if tally is None else tally.init
+        return RunState(key_run, agent.init(key_init), _begin(key_begin, environment, agent), data, totals)
 
     def evaluate(key: PRNGKey, run: RunState, hyper: Any) -> Array:
         agent = make_agent(spaces, hyper)
@@ -122,7 +139,7 @@ def trainer(
         key_next, key_collect, key_batches, key_updates = jax.random.split(run.key, 4)
         progress = index * config.train_frequency / config.num_steps
         agent = make_agent(spaces, schedule(hyper, progress))
-        episode, (transitions, ended, returns) = _collect(
+        episode, (transitions, ended, returns, states) = _collect(
             key_collect, environment, agent, run.agent, run.episode, config.train_frequency, progress, storage.store
         )
         ring = storage.replay_of(agent)
@@ -136,11 +153,15 @@ def trainer(
             run.agent,
         )
         data = data._replace(priorities=priorities)
-        return RunState(key_next, state, episode, data), _Block(ended, returns, potential)
+        kept = () if tally is None else states
+        return RunState(key_next, state, episode, data, run.totals), _Block(ended, returns, potential, kept)
 
     def advance(run: RunState, hyper: Any, chunk: Any) -> tuple[RunState, Record]:
         indices = chunk * num_blocks + jnp.arange(num_blocks)
         run, blocks = jax.lax.scan(lambda run, index: block(run, hyper, index), run, indices)
+        if tally is not None:
+            steps = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (blocks.ended, blocks.returns, blocks.states))
+            run = run._replace(totals=tally.add(run.totals, *steps))
         key_next, key_evaluate = jax.random.split(run.key)
         evaluation = evaluate(key_evaluate, run, hyper)
         return run._replace(key=key_next), _record(config, run.agent, evaluation, blocks, indices)
@@ -149,11 +170,13 @@ def trainer(
 
 
 class _Block(NamedTuple):
-    """Measurements of a block: whether each step ended an episode, the returns then, and the mean potential."""
+    """Measurements of a block: whether each step ended an episode, the returns then, the mean potential, and the
+    environment's states for a tally."""
 
     ended: Array
     returns: Array
     potential: Array
+    states: Any
 
 
 def _record(config: FunctionalConfig, agent: AgentState, evaluation: Array, blocks: _Block, indices: Array) -> Record:
@@ -245,9 +268,9 @@ def _collect(
     num_steps: int,
     progress: Scalar,
     store: Callable[[Episode, Array, Step, Array], Transition],
-) -> tuple[Episode, tuple[Transition, Array, Array]]:
+) -> tuple[Episode, tuple[Transition, Array, Array, Any]]:
     """Takes `num_steps` steps. Returns the episode then, and of each step the transition, whether the episode ended
-    with it, and the return of the episode so far."""
+    with it, the return of the episode so far, and the environment's state."""
 
     def play(episode: Episode, key: PRNGKey):
         key_act, key_step, key_begin = jax.random.split(key, 3)
@@ -259,7 +282,7 @@ def _collect(
         going_on = episode._replace(environment=environment_state, observation=successor, return_=return_)
         fresh = _begin(key_begin, environment, agent)
         after = jax.tree.map(lambda new, old: jnp.where(ended, new, old), fresh, going_on)
-        return after, (store(episode, action, step, successor), ended, return_)
+        return after, (store(episode, action, step, successor), ended, return_, environment_state)
 
     return jax.lax.scan(play, episode, jax.random.split(key, num_steps))
 

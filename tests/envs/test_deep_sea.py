@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from feelgood.envs import check_environment, deep_sea
+from feelgood.envs import check_environment, deep_sea, deep_sea_mapping
 
 # Of bsuite 0.3.5, DeepSea(size, mapping_seed=...), at each size two episodes of random actions and one of always right:
 # actions, cells (row · size + column, size² at the end) and rewards.
@@ -54,6 +54,50 @@ def play_return(environment, plan):
     state, _ = environment.reset(jax.random.key(0))
     step = lambda state, action: environment.step(jax.random.key(0), state, action)
     return jax.lax.scan(step, state, plan)[1].reward.sum()
+
+
+WINDY = json.loads((Path(__file__).parent / "bsuite.json").read_text())["windy_dives"]
+
+
+@pytest.mark.parametrize("dive", WINDY, ids=lambda dive: f"{dive['size']}-{dive['columns']}")
+def test_with_wind_it_is_bsuites_step_for_step(dive):
+    """Keys are drawn until the wind blows as it did in bsuite's episode; noise on rewards is left out."""
+    size, step = dive["size"], jax.jit(deep_sea(dive["size"], windy=True, mapping_seed=42).step)
+    state, _ = deep_sea(size).reset(jax.random.key(0))
+    for row, (action, column, reward) in enumerate(zip(dive["actions"], dive["columns"], dive["rewards"], strict=True)):
+        is_outer = row == size - 1 and int(state.column) in (0, size - 1)
+        outcomes = (step(jax.random.key(i), state, action) for i in range(100))
+        state, outcome = next(pair for pair in outcomes if int(pair[0].column) == column)
+        assert is_outer or float(outcome.reward) == pytest.approx(reward)
+    assert bool(state.is_bad) == dive["bad"]
+
+
+def test_without_wind_an_episode_is_bad_if_it_misses_the_treasure():
+    size = 5
+    sea = deep_sea(size, mapping_seed=3)
+    plans = jnp.array(list(itertools.product((0, 1), repeat=size)))
+
+    def dive(plan):
+        state, _ = sea.reset(jax.random.key(0))
+        state, steps = jax.lax.scan(lambda state, action: sea.step(jax.random.key(0), state, action), state, plan)
+        return state.is_bad, steps.reward.sum() > 0.9
+
+    is_bad, has_treasure = jax.vmap(dive)(plans)
+    assert (is_bad == ~has_treasure).all()
+    assert has_treasure.sum() == 1
+
+
+def test_a_mapping_can_be_given_and_traced():
+    mapping = deep_sea_mapping(4, 7)
+    actions = jnp.array([0, 1, 1, 0])
+    codes = jax.jit(lambda mapping: play_codes(deep_sea(4, mapping=mapping), actions))(mapping)
+    assert codes.tolist() == play(deep_sea(4, mapping_seed=7), actions)[0][1:]
+
+
+def play_codes(environment, actions):
+    state, _ = environment.reset(jax.random.key(0))
+    step = lambda state, action: environment.step(jax.random.key(0), state, action)
+    return environment.encode(jax.lax.scan(step, state, actions)[1].observation)
 
 
 def test_observations_survive_being_stored():
@@ -103,6 +147,7 @@ def test_wind_stops_one_move_in_n_and_shakes_what_the_outer_cells_pay():
     [
         ({"size": 1}, "size must be a whole number of at least 2, got 1"),
         ({"size": 5, "move_cost": -1.0}, "move_cost must be"),
+        ({"size": 5, "mapping": np.ones((4, 4))}, r"mapping must have shape \(5, 5\), got \(4, 4\)"),
         ({"size": 5, "mapping_seed": -1}, "mapping_seed must be a whole number of at least 0, got -1"),
     ],
 )

@@ -5,7 +5,7 @@
 
 from feelgood.envs.base import Environment, Spec, Step, check_environment
 from feelgood.envs.control import ControlState, acrobot, cart_pole, mountain_car
-from feelgood.envs.deep_sea import DeepSeaState, deep_sea
+from feelgood.envs.deep_sea import DeepSeaState, deep_sea, deep_sea_mapping
 from feelgood.envs.nchain import NChainState, nchain
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "cart_pole",
     "check_environment",
     "deep_sea",
+    "deep_sea_mapping",
     "mountain_car",
     "nchain",
 ]

@@ -18,13 +18,29 @@ from feelgood.typing import Array, PRNGKey, Scalar
 
 
 class DeepSeaState(NamedTuple):
-    """Position of the diver: int32 row, which is also the time, and column."""
+    """State of the dive.
+
+    Attributes:
+      row: int32 row of the diver, which is also the time.
+      column: int32 column of the diver.
+      is_bad: bool; whether the diver has gone left from a cell of the diagonal, which makes an episode bad for bsuite.
+        Without wind, the bad episodes are those that miss the treasure; with wind, an episode that the wind blew off
+        the diagonal misses the treasure without being bad.
+    """
 
     row: Array
     column: Array
+    is_bad: Array
 
 
-def deep_sea(size: int, *, windy: bool = False, move_cost: Scalar = 0.01, mapping_seed: int | None = 0) -> Environment:
+def deep_sea(
+    size: int,
+    *,
+    windy: bool = False,
+    move_cost: Scalar = 0.01,
+    mapping_seed: int | None = 0,
+    mapping: ArrayLike | None = None,
+) -> Environment:
     """Builds the deep sea with N = `size`.
 
     Always right returns 1 − `move_cost`: each of N moves costs `move_cost`/N, and the last one, from the cell at the
@@ -37,6 +53,8 @@ def deep_sea(size: int, *, windy: bool = False, move_cost: Scalar = 0.01, mappin
       move_cost: total cost of N moves to the right.
       mapping_seed: seed of the mapping from actions to moves, which is bsuite's of the same seed; None for 0 = left
         and 1 = right everywhere.
+      mapping: (N, N) array of the action, 0 or 1, that moves right in each cell, in place of `mapping_seed`; it may be
+        traced, so that the runs of a `vmap` have a mapping each. See `deep_sea_mapping`.
 
     Returns:
       An environment with one-hot float32 observations of shape (N, N), all zeros at the end, stored by `encode` as one
@@ -45,12 +63,9 @@ def deep_sea(size: int, *, windy: bool = False, move_cost: Scalar = 0.01, mappin
     check_count("size", size, minimum=2)
     check_non_negative("move_cost", move_cost)
     size = int(size)
-    if mapping_seed is None:
-        mapping = np.ones((size, size), np.int64)
-    else:
-        check_count("mapping_seed", mapping_seed, minimum=0)
-        mapping = np.random.RandomState(mapping_seed).binomial(1, 0.5, (size, size))
-    right_is = jnp.asarray(mapping, jnp.int32)
+    right_is = jnp.asarray(deep_sea_mapping(size, mapping_seed) if mapping is None else mapping, jnp.int32)
+    if right_is.shape != (size, size):
+        raise ValueError(f"mapping must have shape {(size, size)}, got {right_is.shape}")
     code_dtype = np.min_scalar_type(size**2)
 
     def encode(observation: ArrayLike) -> Array:
@@ -66,11 +81,11 @@ def deep_sea(size: int, *, windy: bool = False, move_cost: Scalar = 0.01, mappin
 
     def reset(key: PRNGKey) -> tuple[DeepSeaState, Array]:
         del key  # every episode starts top left
-        state = DeepSeaState(jnp.asarray(0, jnp.int32), jnp.asarray(0, jnp.int32))
+        state = DeepSeaState(jnp.asarray(0, jnp.int32), jnp.asarray(0, jnp.int32), jnp.zeros((), bool))
         return state, show(state)
 
     def step(key: PRNGKey, state: DeepSeaState, action: ArrayLike) -> tuple[DeepSeaState, Step]:
-        row, column = state
+        row, column, is_bad = state
         right = jnp.asarray(action) == right_is[row, column]
         moves, paid = right, jnp.where(right & (column == size - 1), 1.0, 0.0)
         if windy:
@@ -79,9 +94,18 @@ def deep_sea(size: int, *, windy: bool = False, move_cost: Scalar = 0.01, mappin
             outer = (row == size - 1) & ((column == 0) | (column == size - 1))
             paid += jnp.where(outer, jax.random.normal(key_noise), 0.0)
         reward = paid - jnp.where(right, move_cost / size, 0.0)
-        after = DeepSeaState(row + 1, jnp.clip(column + jnp.where(right, moves.astype(jnp.int32), -1), 0, size - 1))
+        column_after = jnp.clip(column + jnp.where(right, moves.astype(jnp.int32), -1), 0, size - 1)
+        after = DeepSeaState(row + 1, column_after, is_bad | (~right & (row == column)))
         return after, Step(show(after), reward.astype(jnp.float32), after.row >= size, jnp.zeros((), bool))
 
     kind: dict[str, Any] = {"fixed_start": True, "is_random": windy, "name": f"deep_sea-{size}", "is_one_hot": True}
     spec = Spec((size, size), np.dtype(np.float32), 2, size, observation_low=0, observation_high=1, **kind)
     return Environment(reset, step, spec, encode, decode)
+
+
+def deep_sea_mapping(size: int, mapping_seed: int | None) -> np.ndarray:
+    """(N, N) array of the action that moves right in each cell: bsuite's mapping of that seed, or ones for None."""
+    if mapping_seed is None:
+        return np.ones((size, size), np.int64)
+    check_count("mapping_seed", mapping_seed, minimum=0)
+    return np.random.RandomState(mapping_seed).binomial(1, 0.5, (size, size))

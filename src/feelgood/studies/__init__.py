@@ -35,6 +35,13 @@ STUDIES = {
         "the longest N-chain that each agent solves, at two budgets",
         "--agents fg_ulmcdqn dqn --lengths 25 50 100 --budgets fixed",
     ),
+    "deepsea": Study(
+        "feelgood.studies.deepsea.study",
+        "DeepSeaStudy",
+        "Deep exploration in DeepSea",
+        "episodes to solve bsuite's DeepSea against its size, next to published results",
+        "--sizes 10 14 20 --agents ensemble_dqn dqn --num-seeds 10",
+    ),
     "sweep": Study(
         "feelgood.studies.sweep",
         "SweepStudy",

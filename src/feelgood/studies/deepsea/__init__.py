@@ -1,0 +1,1 @@
+"""The DeepSea study."""

@@ -1,0 +1,201 @@
+"""The DeepSea study: episodes that an agent needs to solve the deep sea, against its size N.
+
+A run solves its size at the first check at which less than 9 in 10 of its episodes so far were bad: the rule of bsuite
+0.3.6 (which corrects 8 in 10). Checks come every five episodes. With wind the rule is 8 in 10, from the 100th
+episode on. Without wind, the bad episodes are those that miss the treasure (`feelgood.envs.DeepSeaState`).
+
+The runs of one agent at one size are one batch, which ends when all of them have solved the size, or after the budget.
+"""
+
+import dataclasses
+import itertools
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from feelgood.checks import check_choice, check_count, check_names
+from feelgood.studies.engine import Plan, Task, run_plans
+from feelgood.studies.nchain.study import GRIDS
+from feelgood.studies.output import write_files
+from feelgood.studies.presets import PresetInt, fill_in
+from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
+
+BSUITE_SIZES = tuple(range(10, 51, 2))
+BSUITE_MAPPING = 42
+CHECK_PERIOD = 5
+"""Episodes between two checks of the rule."""
+_CHUNK = 50  # episodes; a multiple of ten gives whole blocks of ten steps at every size
+
+
+@dataclass(frozen=True)
+class DeepSeaStudy(SeedOptions):
+    """Episodes to solve bsuite's DeepSea, a grid of N x N cells, against N."""
+
+    preset: Literal["quick", "default"] = "quick"
+    """quick: N = 10 with four seeds, a minute on a CPU. default: bsuite's 21 sizes, 10 to 50, with 20 seeds and
+    up to 10,000 episodes; needs a GPU."""
+    sizes: tuple[int, ...] = ()
+    """Sizes N; the preset's if not given."""
+    agents: tuple[str, ...] = ("ensemble_dqn",)
+    """Agents, with their default settings."""
+    windy: bool = False
+    """Whether the sea is stochastic: a move to the right fails with probability 1/N, and rewards at both ends of the
+    last row are noisy."""
+    mapping: Literal["fixed", "per-run"] = "fixed"
+    """Which action moves right in each cell. fixed: bsuite's mapping, of seed 42, in all runs. per-run: the mapping of
+    the run's own seed, as in HyperAgent's experiments."""
+    num_episodes: PresetInt = None
+    """Most episodes of a run; the preset's if not given. A batch ends early once all its runs have solved the size."""
+    num_seeds: PresetInt = None
+    """Number of seeds of every agent and size; the preset's if not given."""
+    output: Path = Path("runs/deepsea")
+    """Folder for results; an unfinished run of the same study is continued."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("preset", self.preset, _PRESETS)
+        check_choice("mapping", self.mapping, ("fixed", "per-run"))
+        fill_in(self, _PRESETS[self.preset])
+        check_names("agents", self.agents, GRIDS)
+        for size in self.sizes:
+            check_count("sizes", size, minimum=2)
+        if sorted(set(self.sizes)) != list(self.sizes):
+            raise ValueError(f"sizes must increase, got {self.sizes!r}")
+        check_count("num_episodes", self.num_episodes)
+        check_count("num_seeds", self.num_seeds)
+        if self.num_seeds > FIRST_TUNING_SEED:
+            raise ValueError(f"num_seeds must be at most {FIRST_TUNING_SEED}, got {self.num_seeds}")
+
+
+_PRESETS: dict[str, dict[str, Any]] = {
+    "quick": {"sizes": (10,), "num_episodes": 400, "num_seeds": 4},
+    "default": {"sizes": BSUITE_SIZES, "num_episodes": 10_000, "num_seeds": 20},
+}
+
+FILES = {
+    "episodes.csv": "a row per run: episodes until it solved its size, empty if it did not within its budget",
+    "summary.csv": "a row per agent and size: runs that solved it, and quartiles of the episodes until then",
+    "summary.md": "the same as a Markdown table, with the fitted exponents",
+    "deepsea.png": "median episodes to solve against N, next to published results",
+    "deepsea.pdf": "median episodes to solve against N, next to published results",
+}
+
+
+def run(study: DeepSeaStudy, report=print) -> list[Path]:
+    """Runs the study, or the rest of a stopped one, and returns the paths of its tables and figures."""
+    import pandas as pd
+
+    from feelgood.runs import store
+    from feelgood.studies.deepsea import tables
+    from feelgood.studies.deepsea.charts import deepsea
+
+    with store.recorded(study.output, "deepsea", study, seeds={"all": study.seed_list}, files=FILES) as facts:
+        pairs = itertools.product(study.sizes, study.agents)
+        done = run_plans(study, [plan(study, size, agent) for size, agent in pairs], study.output, facts)
+        runs = pd.concat(done, ignore_index=True)
+        summary = tables.summarise(runs)
+        text = tables.as_markdown(summary)
+        report(text)
+        files = {"episodes.csv": runs.astype({"episodes_to_solve": "Int64"}), "summary.csv": summary}
+        return write_files(study.output, {**files, "summary.md": text, "deepsea": deepsea(summary)})
+
+
+def plan(study: DeepSeaStudy, size: int, agent: str) -> Plan:
+    """Runs one agent at one size; returns a table with one row per run."""
+    batch = Batch(agent, size, study.windy, study.mapping, study.num_episodes, tuple(study.seed_list))
+    (table,) = yield [batch_task(batch)]
+    return table
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Runs of one agent at one size; see `DeepSeaStudy`."""
+
+    agent: str
+    size: int
+    windy: bool
+    mapping: str
+    num_episodes: int
+    seeds: tuple[int, ...]
+
+    @property
+    def environment(self) -> str:
+        """bsuite's name of the experiment."""
+        return "deep_sea_stochastic" if self.windy else "deep_sea"
+
+    @property
+    def name(self) -> str:
+        """Name for progress and logs."""
+        return f"{self.environment}-{self.size}/{self.agent}"
+
+
+def batch_task(batch: Batch) -> Task:
+    """The task of running a batch; its file name holds a hash of everything that the runs depend on."""
+    return Task(batch.name, f"{batch.name.replace('/', '-')}-{_digest(batch)}.parquet", partial(_run, batch))
+
+
+def _digest(batch: Batch) -> str:
+    from feelgood import agents
+    from feelgood.runs.store import fingerprint
+
+    settings = dict(agents.ZOO[batch.agent].hyper), dataclasses.asdict(_config(batch)), CHECK_PERIOD
+    return fingerprint(dataclasses.asdict(batch), *settings)
+
+
+def _config(batch: Batch):
+    from feelgood import agents
+    from feelgood.training import FunctionalConfig
+
+    settings: dict[str, Any] = {**agents.ZOO[batch.agent].config}
+    period = _CHUNK * batch.size
+    num_chunks = -(-batch.num_episodes // _CHUNK)
+    return FunctionalConfig(
+        num_steps=num_chunks * period, evaluation_period=period, num_evaluation_episodes=1, **settings
+    )
+
+
+def _run(batch: Batch, progress: Any, checkpoint: Path | None):
+    """Trains all runs of a batch until all have solved their size."""
+    import jax.numpy as jnp
+    import numpy as np
+    import pandas as pd
+
+    from feelgood import agents, envs
+    from feelgood.studies.deepsea.rule import FIRST_WINDY_CHECK, all_solved, dives
+    from feelgood.training import Varied, run_batch, varied_trainer
+
+    config, recipe, num_runs = _config(batch), agents.ZOO[batch.agent], len(batch.seeds)
+    first = FIRST_WINDY_CHECK if batch.windy else CHECK_PERIOD
+    one = varied_trainer(
+        lambda mapping: envs.deep_sea(batch.size, windy=batch.windy, mapping=mapping),
+        lambda spaces, hyper: agents.make_agent(batch.agent, spaces, hyper),
+        config,
+        agents.anneal,
+        dives(range(first, batch.num_episodes + 1, CHECK_PERIOD), tenths=8 if batch.windy else 9),
+    )
+    maps = [seed if batch.mapping == "per-run" else BSUITE_MAPPING for seed in batch.seeds]
+    mappings = jnp.asarray(np.stack([envs.deep_sea_mapping(batch.size, seed) for seed in maps]), jnp.int32)
+    hyper = {name: jnp.full(num_runs, value, jnp.float32) for name, value in recipe.hyper.items()}
+    with progress.task(batch.name, config.num_chunks) as report:
+        totals = run_batch(
+            one,
+            config.num_chunks,
+            np.array(batch.seeds),
+            Varied(mappings, hyper),
+            label=f"{batch.name} {_digest(batch)}",
+            path=checkpoint,
+            report=report,
+            until=all_solved,
+        ).totals
+    return pd.DataFrame(
+        {
+            "environment": batch.environment,
+            "agent": batch.agent,
+            "size": batch.size,
+            "mapping": batch.mapping,
+            "seed": np.array(batch.seeds, np.int32),
+            "episodes_to_solve": np.where(totals.solved > 0, totals.solved, np.nan),
+            "budget_episodes": batch.num_episodes,
+        }
+    )

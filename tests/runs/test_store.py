@@ -142,6 +142,14 @@ def test_a_flipped_bit_is_read_as_the_same_table_or_not_at_all(tmp_path):
     assert num_refused > 150
 
 
+@pytest.mark.parametrize("bits", [0x7FC00000, 0x7FFFFFFF, 0xFFC00000], ids=["usual", "of a GPU", "negative"])
+def test_every_kind_of_nan_is_read_back(tmp_path, bits):
+    values = np.array([0x3F800000, bits], np.uint32).view(np.float32)
+    store.write_table(tmp_path / "cell.parquet", pd.DataFrame({"potential": values}))
+    found = store.read_table(tmp_path / "cell.parquet")["potential"].to_numpy()
+    np.testing.assert_array_equal(found, np.array([1.0, np.nan], np.float32))
+
+
 def test_a_table_under_the_name_of_another_is_refused(tmp_path):
     store.write_table(tmp_path / "dqn.parquet", pd.DataFrame({"return": [1.0]}))
     shutil.copy(tmp_path / "dqn.parquet", tmp_path / "iqn.parquet")

@@ -48,7 +48,8 @@ def write_table(path: Path, table: pd.DataFrame, about: Mapping[str, Any] | None
     from pyarrow import parquet
 
     content = pa.Table.from_pandas(table, preserve_index=False)
-    own = {_HASH: _hash_of(path.name, table), _ABOUT: json.dumps(about or {}, default=str).encode()}
+    # Of the table as it will be read: NaN comes in several bit patterns, of which Parquet keeps one.
+    own = {_HASH: _hash_of(path.name, content.to_pandas()), _ABOUT: json.dumps(about or {}, default=str).encode()}
     content = content.replace_schema_metadata({**(content.schema.metadata or {}), **own})
     atomically(path, lambda partial: parquet.write_table(content, partial, compression="zstd"))
 

@@ -111,6 +111,18 @@ def test_feel_good_is_minus_the_weighted_mean_of_the_best_value_at_the_first_obs
     np.testing.assert_allclose(gradient, [[0, -0.25], [0, 0], [-0.25, 0]])
 
 
+@pytest.mark.parametrize("per", ["transition", "posterior"])
+def test_feel_good_may_look_at_a_few_observations_that_stand_for_all(per):
+    few = lambda count, batch=BATCH: value(feel_good(0.5, per=per, num_observations=count), batch, num_data=1)
+    assert few(1) == -0.5 * 2
+    assert few(2) == few(7) == value(feel_good(0.5))
+    # Over both orders of the minibatch, one observation gives the mean of all.
+    turned = BATCH._replace(first_observation=BATCH.first_observation[::-1])
+    assert (few(1) + few(1, turned)) / 2 == value(feel_good(0.5))
+    with pytest.raises(ValueError, match=r"num_observations must be .* got 0"):
+        feel_good(0.5, num_observations=0)
+
+
 def test_the_prior_is_the_squared_norm_over_twice_the_variance_and_counts_once():
     params = {"a": jnp.array([1.0, 2.0]), "b": jnp.array([[3.0]])}
     assert value(gaussian_prior(2.0), params=params, num_data=10) == pytest.approx(14 / 8 / 10)

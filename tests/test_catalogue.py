@@ -49,7 +49,7 @@ def test_samplers_are_all_that_the_room_offers():
 
 
 def test_environments_can_be_built_and_reset():
-    assert names("environments") == ["deep_sea", "nchain", *DIAGNOSTICS]
+    assert names("environments") == ["acrobot", "cart_pole", "deep_sea", "mountain_car", "nchain", *DIAGNOSTICS]
     for name in names("environments"):
         built = DIAGNOSTICS[name]().environment if name in DIAGNOSTICS else getattr(envs, name)(5)
         assert isinstance(built, envs.Environment)

@@ -22,7 +22,7 @@ class Options:
         "paper": noise in the momentum, α₂ = 0.99, √(v + ε), as in the paper's equation. "corrected": the released one
         with Adam's bias correction of its moving averages and with one momentum: in underdamped samplers P averages
         gradients already, so m does not (α₁ = 0).
-      num_members: number of ensemble members.
+      num_members: number of ensemble members; if None, 20 for ensemble_dqn and 10 for bootstrapped_dqn.
       init: initial weights. "torch": PyTorch's. "unbiased": PyTorch's with zero biases; see
         `feelgood.networks.zero_biases`. "he": He's, with zero biases; see `feelgood.networks.he_weights`.
       network: "mlp", "nature" (Mnih et al., 2015), or "auto": "nature" for observations of rank 3, else "mlp".
@@ -38,7 +38,7 @@ class Options:
     hidden: Sequence[int] = (32, 32)
     double: bool = False
     form: Form = "released"
-    num_members: int = 10
+    num_members: int | None = None
     init: Init = "torch"
     network: Literal["auto", "mlp", "nature"] = "auto"
     critic: Critic = "mean"
@@ -55,14 +55,15 @@ class Options:
         check_kind("hidden", self.hidden, (tuple, list), "widths of layers")
         for width in self.hidden:
             check_count("hidden", width)
-        check_count("num_members", self.num_members)
+        if self.num_members is not None:
+            check_count("num_members", self.num_members)
+            object.__setattr__(self, "num_members", int(self.num_members))
         check_count("num_atoms", self.num_atoms, minimum=2)
         check_positive("v_max", self.v_max)
         for name in ("double", "prioritized", "noisy_evaluation"):
             check_kind(name, getattr(self, name), bool, "True or False")
-        whole = {"num_members": int(self.num_members), "num_atoms": int(self.num_atoms)}
-        for name, value in {**whole, "hidden": tuple(int(width) for width in self.hidden)}.items():
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "num_atoms", int(self.num_atoms))
+        object.__setattr__(self, "hidden", tuple(int(width) for width in self.hidden))
 
 
 class Spaces(NamedTuple):

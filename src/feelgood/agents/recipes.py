@@ -149,7 +149,14 @@ ZOO: dict[str, Recipe] = {
     "noisynet_dqn": Recipe(zoo.noisynet_dqn, {"step_size": 1e-2, **_ADAM}, atari=_ADAM_ATARI),
     "ensemble_dqn": Recipe(
         zoo.ensemble_dqn,
-        {"step_size": 1e-3, **_ADAM, "prior_scale": 0.1, "dither": 0.2, "feel_good_weight": 1e-3},
+        {
+            "step_size": 1e-3,
+            **_ADAM,
+            "prior_scale": 0.3,
+            "horizon_spread": 10.0,
+            "dither": 0.1,
+            "feel_good_weight": 1e-3,
+        },
         config={"replay_ratio": 1.0, "batch_size": 128, "target_update_period": 8, "capacity": 100_000},
         atari={**_ADAM_ATARI, "feel_good_weight": 1e-4},
     ),
@@ -207,6 +214,7 @@ _ALLOWED: dict[str, Callable[[str, Any], None]] = {
     "final_epsilon": check_probability,
     "epsilon_fraction": check_probability,
     "prior_scale": check_non_negative,
+    "horizon_spread": check_positive,
     "dither": check_probability,
 }
 

@@ -2,7 +2,7 @@
 
 | agent             | network                  | objective      | sampler                        | acts              |
 |-------------------|--------------------------|----------------|--------------------------------|-------------------|
-| ensemble_dqn      | 10 members, random priors | TD of each    | Adam, no noise                 | by one member     |
+| ensemble_dqn      | 20 members, random priors | TD of each    | Adam, no noise                 | by one member     |
 | fg_ulmcdqn        | plain                    | TD + feel-good | adaptive underdamped Langevin  | greedily          |
 | steady_fg_ulmcdqn | plain                    | TD + feel-good | the same, annealed             | greedily, average |
 | fg_lmcdqn         | plain                    | TD + feel-good | Adam-LMC                       | greedily          |
@@ -58,14 +58,15 @@ def _agent(
     exploration: Exploration | None = None,
     *,
     feel_good_weight: Scalar | None = None,
+    num_starts: int | None = None,
     average_decay: Scalar | None = None,
     is_random: bool = False,
     keyless_evaluation: bool = False,
 ) -> Agent:
-    """An agent with the TD objective, plus the feel-good term if a weight is given."""
+    """An agent with the TD objective, plus the feel-good term at `num_starts` of a minibatch if a weight is given."""
     objective = critic.td
     if feel_good_weight is not None:
-        objective = objective + feel_good(feel_good_weight, values=critic.network.values)
+        objective += feel_good(feel_good_weight, values=critic.network.values, num_observations=num_starts)
     return value_agent(
         critic.network,
         objective,
@@ -186,6 +187,7 @@ def _ensemble(
     name: str,
     spaces: Spaces,
     options: Options,
+    num_members: int,
     prior_scale: Scalar,
     member: Callable[[PRNGKey], Any],
     prior: Callable[[PRNGKey], Any],
@@ -197,7 +199,7 @@ def _ensemble(
     """
     if options.critic != "mean":
         raise ValueError(f"critic must be 'mean' for the ensemble of {name}, got {options.critic!r}")
-    num_members, num_actions = options.num_members, spaces.num_actions
+    num_actions = spaces.num_actions
 
     def shared(key):
         key_convolutions, key_dense, key_heads = jax.random.split(key, 3)
@@ -228,11 +230,12 @@ def _ensemble(
 def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     """Ensemble with random priors, one active member an episode (Osband et al., 2016, 2018)."""
     plain = plain_model(spaces, options, networks.mlp, spaces.num_actions)
-    network = _ensemble("bootstrapped_dqn", spaces, options, hyper["prior_scale"], plain, plain)
+    num_members = options.num_members or 10
+    network = _ensemble("bootstrapped_dqn", spaces, options, num_members, hyper["prior_scale"], plain, plain)
     # Each member has its own TD error, and their squares add up.
     double = options.double
     critic = QCritic(network, objectives.td(double=double), partial(objectives.td_errors, double=double))
-    exploration = one_member_an_episode(options.num_members, *_epsilon(hyper))
+    exploration = one_member_an_episode(num_members, *_epsilon(hyper))
     return _agent(critic, options, _adam(hyper), exploration, is_random=True)
 
 
@@ -241,25 +244,30 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
 
     Each member is one draw of the value function: a network plus a fixed random prior of unit variance
     (`networks.random_prior`) times `prior_scale`. Members disagree where there are no data and agree where there are.
-    Horizons differ: member m has discount γ^{c_m}, with c_m from 10 to 1 in equal ratios. Members with short horizons
-    soon forget optimism about loops without reward; those with long ones explore deeply. The replay is shared.
+    Horizons differ: member m has discount γ^{c_m}, with c_m from `horizon_spread` to 1 in equal ratios. Members with
+    short horizons soon forget optimism about loops without reward; those with long ones explore deeply. The replay is
+    shared.
     """
-    num_members = options.num_members
+    num_members = options.num_members or 20
     shape, num_actions = spaces.observation_shape, spaces.num_actions
     network = _ensemble(
         "ensemble_dqn",
         spaces,
         options,
+        num_members,
         hyper["prior_scale"],
         lambda key: networks.normalized_mlp(key, shape, options.hidden, num_actions),
         lambda key: networks.random_prior(key, shape, options.hidden, num_actions),
         is_scaled=True,
     )
-    powers = 10.0 ** (1 - jnp.arange(num_members) / max(num_members - 1, 1))
+    powers = jnp.asarray(hyper["horizon_spread"]) ** (1 - jnp.arange(num_members) / max(num_members - 1, 1))
     settings: dict[str, Any] = {"double": options.double, "discount_powers": powers}
     critic = QCritic(network, objectives.td(**settings), partial(objectives.td_errors, **settings))
     exploration = one_draw_an_episode(num_members, hyper["dither"])
-    return _agent(critic, options, _adam(hyper), exploration, feel_good_weight=hyper["feel_good_weight"])
+    # A large network evaluates a whole minibatch of starts together with the other observations.
+    num_starts = None if network.is_large else 16
+    weight = hyper["feel_good_weight"]
+    return _agent(critic, options, _adam(hyper), exploration, feel_good_weight=weight, num_starts=num_starts)
 
 
 def noisynet_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from feelgood.agents import ZOO
+
 # The temperature falls as data grow, as in a posterior. Noise at the start makes draws differ enough to explore; the
 # zoo's 1e10 gives too little here. The step size falls to 0, so that the final policy is stable.
 _LANGEVIN = {"inverse_temperature": 1e3, "inverse_temperature_end": 1e5, "step_size_end": 0.0}
@@ -46,11 +48,16 @@ CONTROL_CONFIG: Mapping[str, Any] = {
 }
 """Settings for external environments other than Atari games that differ from `ExternalConfig`'s defaults."""
 
-CONTROL_CONFIGS: Mapping[str, Mapping[str, Any]] = {"ensemble_dqn": {"learning_starts": 200, "target_update_period": 8}}
-"""Settings of an agent there that differ from `CONTROL_CONFIG`."""
+CONTROL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
+    "ensemble_dqn": {**ZOO["ensemble_dqn"].config, "learning_starts": 200}
+}
+"""Settings of an agent there that differ from `CONTROL_CONFIG`; the recommended agent has those of the zoo."""
 
 CONTROL_OPTIONS: Mapping[str, Any] = {"hidden": (64, 64), "v_max": 100.0}
 """Options there that differ from the zoo's; returns reach into the hundreds."""
+
+CONTROL_OPTIONS_OF: Mapping[str, Mapping[str, Any]] = {"ensemble_dqn": {**CONTROL_OPTIONS, "hidden": (32, 32)}}
+"""Options of an agent there that differ from `CONTROL_OPTIONS`."""
 
 ATARI_OPTIONS: Mapping[str, Any] = {"double": True, "init": "unbiased"}
 """Options on Atari games that differ from the zoo's. The paper's targets are double. Without biases in the initial

@@ -25,6 +25,7 @@ from feelgood.api.defaults import (
     CONTROL_CONFIG,
     CONTROL_CONFIGS,
     CONTROL_OPTIONS,
+    CONTROL_OPTIONS_OF,
     NUM_EVALUATIONS,
     STEPS_WITHOUT_LIMIT,
 )
@@ -107,7 +108,8 @@ def prepare(
         check_choice("agent", agent, ZOO)
     origin, environment = external_environment(env, env_settings)
     is_atari = origin.kind == "atari"
-    options = options_of(options, ATARI_OPTIONS if is_atari else CONTROL_OPTIONS)
+    control = CONTROL_OPTIONS if callable(agent) else CONTROL_OPTIONS_OF.get(agent, CONTROL_OPTIONS)
+    options = options_of(options, ATARI_OPTIONS if is_atari else control)
     own = CONTROL
     if is_atari:
         own = {name: atari_hyper(name, origin.settings["pixel_scale"], options.form) for name in ZOO}

@@ -74,7 +74,7 @@ class Cell:
 
 
 def environment_by_name(name: str):
-    """A functional environment by name: `nchain-N`, `deep_sea-N`, or a diagnostic environment.
+    """A functional environment by name: `nchain-N`, `deep_sea-N`, a control task, or a diagnostic environment.
 
     Raises:
       ValueError: if the name is unknown.
@@ -83,10 +83,13 @@ def environment_by_name(name: str):
     from feelgood.envs.diagnostic import DIAGNOSTICS
 
     sized: dict[str, Callable[[int], envs.Environment]] = {"nchain": envs.nchain, "deep_sea": envs.deep_sea}
+    control = {"cart_pole": envs.cart_pole, "mountain_car": envs.mountain_car, "acrobot": envs.acrobot}
     kind, _, size = name.partition("-")
     if kind in sized and size.isdecimal():
         return sized[kind](int(size))
-    check_choice("environment", name, (*(f"{kind}-N" for kind in sized), *DIAGNOSTICS))
+    check_choice("environment", name, (*(f"{kind}-N" for kind in sized), *control, *DIAGNOSTICS))
+    if name in control:
+        return control[name]()
     if name not in DIAGNOSTICS:
         raise ValueError(f"environment must have a number for N, as in '{kind}-25', got {name!r}")
     return DIAGNOSTICS[name]().environment

@@ -26,7 +26,8 @@ class SweepStudy(CellOptions):
     agent: str = "fg_ulmcdqn"
     """Agent; `feelgood list agents` lists them."""
     environment: str = "nchain-25"
-    """Environment: nchain-N, deep_sea-N, or a diagnostic one; see `feelgood list environments`."""
+    """Environment: nchain-N, deep_sea-N, cart_pole, mountain_car, acrobot, or a diagnostic one; see
+    `feelgood list environments`."""
     grid: tuple[str, ...] = ()
     """Values to try, as in step_size=1e-2,1e-3 friction=1,0.1; empty for the agent's grid in the study nchain. Other
     hyper-parameters keep their defaults."""

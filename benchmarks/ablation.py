@@ -1,0 +1,114 @@
+"""The recommended agent with one part changed at a time, on problems that ask for different things.
+
+DeepSea asks for deep exploration without loops, the one-hot grid for exploration among loops, the N-chain for a way
+past a small reward, cart-pole and mountain car for control. Every setting runs on tuning seeds (1,000,000 and up); the
+default was chosen from such a table. Scores are the mean return of the last ten evaluations; on DeepSea also the runs
+that solve it by bsuite's rule, checked every 25 episodes, and their median number of episodes. Best on a GPU.
+
+    python benchmarks/ablation.py --problems deep_sea-40 grid-8 --changes default members=10 prior_scale=0.1
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from feelgood import agents, envs
+from feelgood.envs import Environment, Spec, Step
+from feelgood.training import FunctionalConfig, run_batch, trainer
+
+FIRST_SEED = 1_000_000
+AGENT = agents.ZOO["ensemble_dqn"]
+# Names of changes that are options of the agent or settings of the loop; others are hyper-parameters.
+OPTIONS = {"members": "num_members", "width": "hidden"}
+SETTINGS = {"batch_size": int, "target_update_period": int, "n_step": int, "replay_ratio": float}
+
+
+def grid(size: int) -> Environment:
+    """A square of one-hot cells, start in one corner, reward 1 and the end of the episode in the other."""
+    moves = jnp.array([[0, 1], [1, 0], [0, -1], [-1, 0]])
+    show = lambda cell: jax.nn.one_hot(cell[0] * size + cell[1], size**2)
+
+    def reset(key):
+        cell = jnp.zeros(2, jnp.int32)
+        return (cell, jnp.asarray(0, jnp.int32)), show(cell)
+
+    def step(key, state, action):
+        cell, time = state
+        cell = jnp.clip(cell + moves[action], 0, size - 1)
+        at_goal, is_late = jnp.all(cell == size - 1), time + 1 >= 8 * size
+        return (cell, time + 1), Step(show(cell), at_goal.astype(jnp.float32), at_goal, is_late & ~at_goal)
+
+    spec = Spec((size**2,), np.dtype(np.float32), 4, 8 * size, 0.0, 1.0, fixed_start=True, is_random=False)
+    return Environment(reset, step, spec)
+
+
+def problem(name: str) -> tuple[Environment, int, int]:
+    """The environment, its number of steps, and the steps between two evaluations."""
+    kind, _, size = name.partition("-")
+    if kind == "deep_sea":
+        n = int(size)
+        return envs.deep_sea(n, mapping_seed=42), 25 * n * (n + 8), 25 * n
+    if kind == "nchain":
+        return envs.nchain(int(size)), 60_000, 1_000
+    if kind == "grid":
+        return grid(int(size)), 20_000, 1_000
+    return {"cart_pole": envs.cart_pole, "mountain_car": envs.mountain_car}[kind](), 40_000, 1_000
+
+
+def run(name: str, change: str, num_seeds: int) -> dict:
+    """Trains the changed agent and returns its scores."""
+    environment, num_steps, period = problem(name)
+    options, settings, hyper = {}, dict(AGENT.config), dict(AGENT.hyper)
+    for part in [] if change == "default" else change.split(","):
+        what, _, value = part.partition("=")
+        if what in OPTIONS:
+            options[OPTIONS[what]] = int(value) if what == "members" else (int(value), int(value))
+        elif what in SETTINGS:
+            settings[what] = SETTINGS[what](value)
+        elif what in hyper:
+            hyper[what] = float(value)
+        else:
+            raise SystemExit(f"a change must be one of {[*OPTIONS, *SETTINGS, *hyper]}, got {what!r}")
+    config = FunctionalConfig(num_steps=num_steps, evaluation_period=period, success_return=0.9, **settings)
+    make = lambda spaces, hyper: agents.make_agent("ensemble_dqn", spaces, hyper, agents.Options(**options))
+    began, seeds = time.time(), FIRST_SEED + np.arange(num_seeds)
+    hyper = {each: jnp.full(num_seeds, value, jnp.float32) for each, value in hyper.items()}
+    record = run_batch(trainer(environment, make, config), config.num_chunks, seeds, hyper).record
+    row = {"problem": name, "change": change, "num_steps": num_steps, "seconds": round(time.time() - began)}
+    row["last"] = [round(float(score), 3) for score in record.evaluation[:, -10:].mean(1)]
+    if name.startswith("deep_sea"):
+        episodes, found = np.cumsum(record.num_episodes, 1), np.cumsum(record.num_successes, 1)
+        is_solved = (episodes - found) / episodes < 0.9
+        first = episodes[np.arange(num_seeds), is_solved.argmax(1)]
+        row["episodes"] = [int(count) if solved.any() else None for count, solved in zip(first, is_solved, strict=True)]
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problems", nargs="+", default=["deep_sea-20", "grid-8", "nchain-25"])
+    parser.add_argument("--changes", nargs="+", default=["default"], help="as in members=10,prior_scale=0.1")
+    parser.add_argument("--num-seeds", type=int, default=6)
+    parser.add_argument("--output", type=Path, help="a file to which each row is added as JSON")
+    arguments = parser.parse_args()
+    print("| problem | change | solved | median episodes | mean score | seconds |\n|---|---|---|---|---|---|")
+    for name in arguments.problems:
+        for change in arguments.changes:
+            row = run(name, change, arguments.num_seeds)
+            if arguments.output:
+                with arguments.output.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+            solved = [count for count in row.get("episodes", []) if count is not None]
+            share = f"{len(solved)} of {arguments.num_seeds}" if "episodes" in row else "–"
+            median = f"{np.median(solved):g}" if 2 * len(solved) > arguments.num_seeds else "–"
+            score = np.mean(row["last"])
+            print(f"| {name} | {change} | {share} | {median} | {score:.2f} | {row['seconds']} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Draw exploration.png from the tables of results: DeepSea and the N-chain side by side.
+"""Draw exploration.png, DeepSea and the N-chain side by side, and nchain/fair.png, from the tables of results.
 
 python results/draw.py
 """
@@ -22,6 +22,7 @@ def main():
     (sea,) = deepsea.deepsea(tables.summarise(runs[runs["environment"] == "deep_sea"])).panels
     scores = pd.read_csv(FOLDER / "nchain" / "retuned.csv").rename(columns={"error_95": "score_ci"})
     (chain,) = nchain.lengths(scores).panels
+    print(*write_files(FOLDER / "nchain", {"fair": nchain.lengths(scores)}), sep="\n")
     ours, *published = sea.series
     sea = sea._replace(title="DeepSea", series=[ours._replace(name=ours.name.partition(":")[0]), *published])
     panels = [sea, chain._replace(title="N-chain")]

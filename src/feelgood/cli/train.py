@@ -17,6 +17,7 @@ from feelgood.cli import COMMANDS
 from feelgood.cli.parsing import parse_options
 from feelgood.cli.work import interruptible, set_up_jax
 from feelgood.pairs import read_numbers, read_seeds, read_values
+from feelgood.studies.presets import PresetInt
 
 FILES = {
     "curves.parquet": "a row per seed and evaluation",
@@ -43,22 +44,22 @@ class TrainOptions:
     """Agent, see `feelgood list agents`; auto for ensemble_dqn, and fg_ulmcdqn on Atari."""
     agents: tuple[str, ...] = ()
     """Several agents instead of agent."""
-    num_steps: int = 0
-    """Environment steps; 0 for the default: 50,000, or 12,500,000 on Atari."""
+    num_steps: PresetInt = None
+    """Environment steps; 50,000 if not given, or 12,500,000 on Atari."""
     seed: int = 0
     """First seed. A seed determines initialisation, noise, minibatches and environments."""
     num_seeds: int = 1
     """Number of runs, one after the other, with consecutive seeds."""
     seeds: tuple[str, ...] = ()
     """Seeds instead of seed and num_seeds, as in 3 7 11 or 0-19."""
-    num_envs: int = 0
-    """Environments that step in parallel; 0 for the default: 8, or 300 on Atari."""
+    num_envs: PresetInt = None
+    """Environments that step in parallel; 8 if not given, or 300 on Atari."""
     hyper: tuple[str, ...] = ()
     """Hyper-parameters that differ from the defaults, as in step_size=1e-2 friction=10."""
     config: tuple[str, ...] = ()
     """Other training settings, as in batch_size=64 n_step=3 target_update_period=200 capacity=50000."""
     hidden: tuple[int, ...] = ()
-    """Widths of the hidden layers; empty for the default: 64 64."""
+    """Widths of the hidden layers; 64 64 if not given, and 32 32 for ensemble_dqn."""
     double: bool = False
     """Whether to use double Q-learning; on Atari it is always used."""
     prioritized: bool = False
@@ -84,8 +85,10 @@ class TrainOptions:
                 raise ValueError(f"{name} must be different, got {' '.join(getattr(self, name))}")
         if self.agent == "auto" and self.env:
             object.__setattr__(self, "agent", _agent("auto", self.env))
-        for name in ("num_steps", "seed", "num_envs"):
-            check_count(name, getattr(self, name), minimum=0)
+        for name in ("num_steps", "num_envs"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        check_count("seed", self.seed, minimum=0)
         check_count("num_seeds", self.num_seeds)
         self.seed_list()
         for width in self.hidden:
@@ -125,7 +128,7 @@ class TrainOptions:
         for name in own:
             if name in said:
                 raise ValueError(f"{name} has an option of its own: --{name.replace('_', '-')}")
-        return {**said, **{name: value for name, value in own.items() if value}}
+        return {**said, **{name: value for name, value in own.items() if value is not None}}
 
 
 def _agent(name: str, env: str) -> str:

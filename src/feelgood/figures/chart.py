@@ -61,6 +61,7 @@ class Panel(NamedTuple):
       y_names: names at y = 0, 1, …; each series is then one mark with its interval.
       heat: the heat-map, if it is one.
       x_zero: the position that stands for 0 on a logarithmic axis, if any.
+      x_range: ends of the horizontal axis, if they do not follow the data.
     """
 
     title: str
@@ -74,6 +75,7 @@ class Panel(NamedTuple):
     y_names: Sequence[str] = ()
     heat: Heat | None = None
     x_zero: float | None = None
+    x_range: tuple[float, float] | None = None
 
 
 class Chart(NamedTuple):

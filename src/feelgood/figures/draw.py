@@ -63,8 +63,12 @@ def _lines(axes: Axes, panel: Panel, handles: dict[str, Artist]) -> None:
     axes.set_yscale("log" if panel.y_log else "linear")
     if panel.y_log:
         axes.yaxis.set_minor_formatter(FuncFormatter(lambda y, _: _between_decades(y, *axes.get_ylim())))
+    if panel.x_log:
+        axes.xaxis.set_minor_formatter(FuncFormatter(lambda x, _: _between_decades(x, *axes.get_xlim())))
     if panel.y_range:
         axes.set_ylim(*panel.y_range)
+    if panel.x_range:
+        axes.set_xlim(*panel.x_range)
     if panel.y_names:
         axes.set_yticks(range(len(panel.y_names)), list(panel.y_names))
         axes.set_ylim(len(panel.y_names) - 0.5, -0.5)

@@ -11,6 +11,7 @@ from feelgood.figures.curves import aggregates, efficiency, learning_curves, pro
 from feelgood.runs.store import fingerprint, load_results, read_manifest
 from feelgood.statistics import layout
 from feelgood.studies.atari.charts import sensitivity_curves
+from feelgood.studies.bsuite.charts import scores
 from feelgood.studies.deepsea.charts import deepsea
 from feelgood.studies.nchain.charts import frontier, lengths, sensitivity, sweep
 from feelgood.studies.regret.charts import budget, complexity, errors, regret_exponents
@@ -39,6 +40,7 @@ MAKERS = {
     "sensitivity": _maker("sensitivity", "agent parameter value score score_ci length seeds", sensitivity),
     "frontier": _maker("frontier", "agent length budget seeds seeds_at_9", frontier),
     "deepsea": _maker("summary", "environment agent size median low high budget_episodes", deepsea),
+    "bsuite": _maker("scores", "experiment agent score", scores),
     "sweep": _maker("sweep", "score", sweep),
     "distances": _maker("distances", "sampler step distance floor", distances),
     "exponents": _maker("exponents", "algorithm dimension horizon seed episode regret", regret_exponents),

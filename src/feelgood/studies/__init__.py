@@ -42,6 +42,13 @@ STUDIES = {
         "episodes to solve bsuite's DeepSea against its size, next to published results",
         "--sizes 10 14 20 --agents ensemble_dqn dqn --num-seeds 10",
     ),
+    "bsuite": Study(
+        "feelgood.studies.bsuite.study",
+        "BsuiteStudy",
+        "bsuite",
+        "bsuite's scores on seven of its experiments, on exploration and basic ones",
+        "--ids catch bandit/0 deep_sea/5 --agents ensemble_dqn dqn --num-episodes 1000",
+    ),
     "sweep": Study(
         "feelgood.studies.sweep",
         "SweepStudy",

@@ -20,21 +20,27 @@ PUBLISHED: dict[str, tuple[str, dict[int, float]]] = {
 
 
 def deepsea(summary: pd.DataFrame) -> Chart:
-    """Median episodes to solve with their quartiles against N, next to published results."""
+    """Median episodes to solve with their quartiles against N, next to published results.
+
+    Raises:
+      ValueError: if there is nothing to draw.
+    """
     panels = [
         _panel(str(environment), rows.sort_values("size", kind="stable"))
         for environment, rows in summary.groupby("environment", sort=False)
     ]
+    if not any(panel.series for panel in panels):
+        raise ValueError("episodes to solve need a size that half of the runs have solved, got none")
     note = (
         "Median over runs with the interquartile range, and its fit a·N^b; sizes that half of the runs did not solve "
-        "are left out. Published counts (dashed) follow their authors' own rules for a solved size."
+        "are left out, and a quartile beyond the budget ends there. Published counts (dashed) follow their authors' "
+        "own rules for a solved size."
     )
     return Chart("deepsea", "Episodes to solve DeepSea", note, "summary", panels)
 
 
 def _panel(environment: str, rows: pd.DataFrame) -> Panel:
     known = rows[np.isfinite(rows["median"])]
-    # An infinite quartile lies above the axis.
     shown = known.assign(high=known["high"].where(np.isfinite(known["high"]), known["budget_episodes"]))
     found = {str(agent): fit(own) for agent, own in known.groupby("agent", sort=False)}
 

@@ -84,6 +84,7 @@ FILES = {
 
 def run(study: DeepSeaStudy, report=print) -> list[Path]:
     """Runs the study, or the rest of a stopped one, and returns the paths of its tables and figures."""
+    import numpy as np
     import pandas as pd
 
     from feelgood.runs import store
@@ -97,8 +98,14 @@ def run(study: DeepSeaStudy, report=print) -> list[Path]:
         summary = tables.summarise(runs)
         text = tables.as_markdown(summary)
         report(text)
-        files = {"episodes.csv": runs.astype({"episodes_to_solve": "Int64"}), "summary.csv": summary}
-        return write_files(study.output, {**files, "summary.md": text, "deepsea": deepsea(summary)})
+        files = {
+            "episodes.csv": runs.astype({"episodes_to_solve": "Int64"}),
+            "summary.csv": summary,
+            "summary.md": text,
+        }
+        if not study.windy or np.isfinite(summary["median"]).any():  # published results are without wind
+            files["deepsea"] = deepsea(summary)
+        return write_files(study.output, files)
 
 
 def plan(study: DeepSeaStudy, size: int, agent: str) -> Plan:

@@ -1,0 +1,94 @@
+"""bsuite's scores (bsuite 0.3.6, the modules `analysis` of its experiments), and tables of them."""
+
+import numpy as np
+import pandas as pd
+
+from feelgood.figures.style import label
+from feelgood.statistics import interval
+from feelgood.studies.bsuite.experiments import EXPERIMENTS, is_sea
+from feelgood.studies.output import markdown_table
+
+# Return of a good episode, and regret of an episode that scores 0.
+_REGRETS = {
+    "bandit": (1.0, 0.5),
+    "catch": (1.0, 1.6),
+    "mountain_car": (-100.0, 1000.0),
+    "cartpole": (1000.0, 1000.0),
+    "cartpole_swingup": (700.0, 700.0),
+}
+# Return from which the best episode of a run is good, which gives half of the score.
+_GOOD_EPISODES = {"cartpole": 500.0, "cartpole_swingup": 100.0}
+FORGIVENESS = 100
+"""A deep sea of size N counts if it is solved before the episode 2^N + 100."""
+
+
+def score(experiment: str, runs: pd.DataFrame) -> float:
+    """The score in [0, 1] of runs of one seed, a row per id.
+
+    Args:
+      experiment: name of the experiment.
+      runs: with columns `episodes`, `total_return` and `best_episode`, or for a deep sea `size` and `solved_episode`,
+        which is NaN if it was not solved.
+    """
+    if is_sea(experiment):
+        limits = 2.0 ** runs["size"].to_numpy(float) + FORGIVENESS
+        return float(np.mean(runs["solved_episode"].to_numpy(float) < limits))
+    good, base = _REGRETS[experiment]
+    regrets = good - (runs["total_return"] / runs["episodes"]).to_numpy(float)
+    if experiment == "cartpole_swingup":  # each id is scored alone
+        shares = np.clip(1 - regrets / base, 0, 1)
+    else:
+        shares = np.clip(1 - regrets.mean() / base, 0, 1)
+    if experiment in _GOOD_EPISODES:
+        is_good = runs["best_episode"].to_numpy(float) > _GOOD_EPISODES[experiment]
+        shares = 0.5 * (np.mean(shares) + np.mean(is_good))
+    return float(np.mean(shares))
+
+
+def summarise(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row per experiment and agent: the mean score over seeds with its 95% interval, and what it rests on."""
+    rows = []
+    for (experiment, agent), group in runs.groupby(["experiment", "agent"], sort=False):
+        mean, error = interval([score(str(experiment), own) for _, own in group.groupby("seed", sort=False)])
+        known = EXPERIMENTS[str(experiment)]
+        rows.append(
+            {
+                "experiment": experiment,
+                "kind": known.kind,
+                "agent": agent,
+                "score": mean,
+                "score_ci": error,
+                "seeds": group["seed"].nunique(),
+                "ids": group["bsuite_id"].nunique(),
+                "bsuite_ids": len(known.settings),
+                "episodes": int(group["budget_episodes"].iloc[0]),
+                "bsuite_episodes": known.num_episodes,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def as_markdown(summary: pd.DataFrame) -> str:
+    """Scores of all agents, a row per experiment; a note names the experiments that were cut short."""
+    agents = list(dict.fromkeys(summary["agent"].astype(str)))
+    rows = []
+    for (experiment, kind), group in summary.groupby(["experiment", "kind"], sort=False):
+        own = {str(row.agent): row for row in group.itertuples()}
+        first = next(iter(own.values()))
+        rows.append(
+            [
+                str(experiment),
+                str(kind),
+                *(_with_error(own[agent].score, own[agent].score_ci) if agent in own else "–" for agent in agents),
+                f"{first.ids} of {first.bsuite_ids}",
+                f"{first.episodes:,} of {first.bsuite_episodes:,}",
+            ]
+        )
+    text = markdown_table(["experiment", "kind", *map(label, agents), "ids", "episodes"], rows)
+    if (summary["ids"] < summary["bsuite_ids"]).any() or (summary["episodes"] < summary["bsuite_episodes"]).any():
+        text += "\nScores of fewer ids or episodes than bsuite's are not bsuite scores.\n"
+    return text
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{value:.2f}" if np.isnan(error) else f"{value:.2f} ± {error:.2f}"

@@ -1,0 +1,233 @@
+"""The bsuite study: bsuite's experiments on exploration and its basic ones, with bsuite's ids, budgets and scores.
+
+The experiments are `deep_sea`, `deep_sea_stochastic`, `cartpole_swingup`, `bandit`, `catch`, `mountain_car` and
+`cartpole`, as in bsuite 0.3.6. Its other experiments, among them memory and MNIST, are left out. An agent has one
+setting, its default, in all of them.
+
+The runs of one agent in one experiment are one batch (of a deep sea, those of one size), which ends when the score can
+no longer change: when all runs have had their episodes, or solved their deep sea.
+"""
+
+import dataclasses
+import itertools
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from feelgood.checks import check_choice, check_count, check_names
+from feelgood.studies.bsuite.experiments import EXPERIMENTS, LOGGED, environments, is_sea, read_ids
+from feelgood.studies.engine import Plan, Task, run_plans
+from feelgood.studies.nchain.study import GRIDS
+from feelgood.studies.output import write_files
+from feelgood.studies.presets import PresetInt, fill_in
+from feelgood.studies.seeds import SeedOptions
+
+_RUNS_PER_SEED = 100  # the run of id i and seed s has the key of 100·s + i
+MOST_SEEDS = 10_000
+MOST_EPISODES = max(experiment.num_episodes for experiment in EXPERIMENTS.values())
+
+
+@dataclass(frozen=True)
+class BsuiteStudy(SeedOptions):
+    """Scores on bsuite's experiments on exploration and on its basic ones (without MNIST and memory)."""
+
+    preset: Literal["quick", "default"] = "quick"
+    """quick: the first id of every experiment for a few episodes, a minute or two on a CPU; its scores mean little.
+    default: all ids with bsuite's budgets; needs a GPU."""
+    ids: tuple[str, ...] = ()
+    """bsuite's ids, such as catch/0, or names of experiments for all their ids; the preset's if not given."""
+    agents: tuple[str, ...] = ()
+    """Agents, with their default settings; the preset's if not given."""
+    num_episodes: PresetInt = None
+    """Episodes of a run where bsuite has 10,000, and a tenth of that where it has 1,000; the preset's if not given."""
+    num_seeds: int = 1
+    """Number of seeds of every id; bsuite has one."""
+    output: Path = Path("runs/bsuite")
+    """Folder for results; an unfinished run of the same study is continued."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("preset", self.preset, _PRESETS)
+        fill_in(self, _PRESETS[self.preset])
+        check_names("agents", self.agents, GRIDS)
+        read_ids(self.ids)
+        check_count("num_episodes", self.num_episodes)
+        if self.num_episodes > MOST_EPISODES:
+            raise ValueError(f"num_episodes must be at most {MOST_EPISODES}, got {self.num_episodes}")
+        check_count("num_seeds", self.num_seeds)
+        if max(self.seed_list) >= MOST_SEEDS:
+            raise ValueError(f"seeds must be below {MOST_SEEDS}, got {max(self.seed_list)}")
+
+
+_PRESETS: dict[str, dict[str, Any]] = {
+    "quick": {"ids": tuple(f"{name}/0" for name in EXPERIMENTS), "agents": ("ensemble_dqn",), "num_episodes": 10},
+    "default": {"ids": tuple(EXPERIMENTS), "agents": ("ensemble_dqn", "dqn"), "num_episodes": MOST_EPISODES},
+}
+
+FILES = {
+    "runs.csv": "a row per agent, id and seed: episodes, returns, and the episode at which a deep sea was solved",
+    "scores.csv": "a row per agent and experiment: bsuite's score, and the ids, seeds and episodes that it rests on",
+    "scores.md": "the same as a Markdown table",
+    "bsuite.png": "scores of all experiments",
+    "bsuite.pdf": "scores of all experiments",
+}
+
+
+def run(study: BsuiteStudy, report=print) -> list[Path]:
+    """Runs the study, or the rest of a stopped one, and returns the paths of its tables and figures."""
+    import pandas as pd
+
+    from feelgood.runs import store
+    from feelgood.studies.bsuite import charts, scores
+
+    with store.recorded(study.output, "bsuite", study, seeds={"all": study.seed_list}, files=FILES) as facts:
+        pairs = itertools.product(study.agents, batches(study))
+        done = run_plans(study, [plan(agent, batch) for agent, batch in pairs], study.output, facts)
+        runs = pd.concat(done, ignore_index=True)
+        summary = scores.summarise(runs)
+        text = scores.as_markdown(summary)
+        report(f"{text}\n{speeds(runs)}")
+        tables = {"runs.csv": runs.astype({"solved_episode": "Int64"}), "scores.csv": summary, "scores.md": text}
+        return write_files(study.output, {**tables, "bsuite": charts.scores(summary)})
+
+
+def speeds(runs: Any) -> str:
+    """A sentence with the environment steps per second of each experiment that had more than one chunk."""
+    by_name = runs.groupby("experiment", sort=False)["steps_per_second"].max()
+    known = ", ".join(f"{name} {speed:,.0f}" for name, speed in by_name.items() if speed > 0)
+    return f"Environment steps per second, all runs of a batch together: {known or 'not measured'}."
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Runs of some ids of one experiment; of a deep sea, ids of one size."""
+
+    experiment: str
+    numbers: tuple[int, ...]
+    seeds: tuple[int, ...]
+    num_episodes: int
+
+    @property
+    def name(self) -> str:
+        """Name for progress and logs."""
+        return f"{self.experiment}/{self.numbers[0]}" if len(self.numbers) == 1 else self.experiment
+
+    @property
+    def max_steps(self) -> int:
+        """Most steps of an episode."""
+        known = EXPERIMENTS[self.experiment]
+        return known.max_steps or int(known.settings[self.numbers[0]]["size"])
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Number of the id and seed of each run."""
+        return list(itertools.product(self.numbers, self.seeds))
+
+
+def batches(study: BsuiteStudy) -> list[Batch]:
+    """The batches of a study, in the order of its ids."""
+    found = []
+    for name, numbers in read_ids(study.ids).items():
+        num_episodes = -(-study.num_episodes * EXPERIMENTS[name].num_episodes // MOST_EPISODES)
+        groups = [(number,) for number in numbers] if is_sea(name) else [tuple(numbers)]
+        found += [Batch(name, group, tuple(study.seed_list), num_episodes) for group in groups]
+    return found
+
+
+def plan(agent: str, batch: Batch) -> Plan:
+    """Runs one agent on one batch; returns a table with one row per run."""
+    name = f"{batch.name}/{agent}"
+    file = f"{name.replace('/', '-')}-{_digest(agent, batch)}.parquet"
+    (table,) = yield [Task(name, file, partial(_run, agent, batch))]
+    return table
+
+
+def _digest(agent: str, batch: Batch) -> str:
+    from feelgood import agents
+    from feelgood.runs.store import fingerprint
+
+    settings = [EXPERIMENTS[batch.experiment].settings[number] for number in batch.numbers]
+    hyper, config = dict(agents.ZOO[agent].hyper), dataclasses.asdict(_config(agent, batch))
+    return fingerprint(agent, dataclasses.asdict(batch), settings, hyper, config)
+
+
+def _config(agent: str, batch: Batch):
+    """The agent's settings, with room for all episodes at their full length."""
+    from feelgood import agents
+    from feelgood.training import FunctionalConfig
+
+    # Whole blocks of ten steps; at most 200 chunks, each no shorter than the episode that evaluates the agent after it.
+    most_steps = batch.num_episodes * batch.max_steps
+    period = 10 * -(-min(most_steps, max(100, batch.max_steps, most_steps // 200)) // 10)
+    num_chunks = -(-most_steps // period)
+    settings: dict[str, Any] = {**agents.ZOO[agent].config}
+    return FunctionalConfig(
+        num_steps=num_chunks * period, evaluation_period=period, num_evaluation_episodes=1, **settings
+    )
+
+
+def _run(agent: str, batch: Batch, progress: Any, checkpoint: Path | None):
+    """Trains all runs of a batch until their score is known."""
+    import jax.numpy as jnp
+    import numpy as np
+    import pandas as pd
+
+    from feelgood import agents
+    from feelgood.studies.bsuite.episodes import episodes, have_ended
+    from feelgood.studies.deepsea.rule import FIRST_WINDY_CHECK, all_solved, dives
+    from feelgood.training import Varied, run_batch, varied_trainer
+
+    config, recipe, sea = _config(agent, batch), agents.ZOO[agent], is_sea(batch.experiment)
+    if sea:
+        windy = batch.experiment == "deep_sea_stochastic"
+        first = FIRST_WINDY_CHECK if windy else 1
+        checks = [check for check in LOGGED if first <= check <= batch.num_episodes]
+        tally, until = dives(checks, tenths=8 if windy else 9), all_solved
+    else:
+        tally, until = episodes(batch.num_episodes), partial(have_ended, batch.num_episodes)
+    environment_of, settings = environments(batch.experiment, [number for number, _ in batch.pairs])
+    make = lambda spaces, hyper: agents.make_agent(agent, spaces, hyper)
+    hyper = {name: jnp.full(len(batch.pairs), value, jnp.float32) for name, value in recipe.hyper.items()}
+    times: list[tuple[int, float]] = []  # chunks and the clock after each of them
+
+    def watch(moment: Any) -> None:
+        times.append((moment.chunk, time.monotonic()))
+        report(moment)
+
+    with progress.task(f"{batch.name}/{agent}", config.num_chunks) as report:
+        totals = run_batch(
+            varied_trainer(environment_of, make, config, agents.anneal, tally),
+            config.num_chunks,
+            np.array([_RUNS_PER_SEED * seed + number for number, seed in batch.pairs]),
+            Varied(settings, hyper),
+            label=f"{batch.name}/{agent} {_digest(agent, batch)}",
+            path=checkpoint,
+            report=watch,
+            until=until,
+        ).totals
+    return pd.DataFrame(
+        {
+            "bsuite_id": [f"{batch.experiment}/{number}" for number, _ in batch.pairs],
+            "experiment": batch.experiment,
+            "agent": agent,
+            "seed": np.array([seed for _, seed in batch.pairs], np.int32),
+            "budget_episodes": batch.num_episodes,
+            "episodes": np.minimum(totals.episodes, batch.num_episodes),
+            "size": batch.max_steps if sea else np.nan,
+            "solved_episode": np.where(totals.solved > 0, totals.solved, np.nan) if sea else np.nan,
+            "bad_episodes": totals.bad if sea else np.nan,
+            "total_return": np.nan if sea else totals.total,
+            "best_episode": np.nan if sea else totals.best,
+            "steps_per_second": _speed(times, config.evaluation_period * len(batch.pairs)),
+        }
+    )
+
+
+def _speed(times: list[tuple[int, float]], steps: int) -> float:
+    """Steps per second after the first chunk, which compiles; NaN if there was no other."""
+    if len(times) < 2:
+        return float("nan")
+    (first, began), (last, ended) = times[0], times[-1]
+    return (last - first) * steps / max(ended - began, 1e-9)

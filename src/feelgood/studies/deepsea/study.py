@@ -146,8 +146,8 @@ def _digest(batch: Batch) -> str:
     from feelgood import agents
     from feelgood.runs.store import fingerprint
 
-    settings = dict(agents.ZOO[batch.agent].hyper), dataclasses.asdict(_config(batch)), CHECK_PERIOD
-    return fingerprint(dataclasses.asdict(batch), *settings)
+    records = [dataclasses.asdict(each) for each in (batch, _config(batch), agents.Options())]
+    return fingerprint(*records, dict(agents.ZOO[batch.agent].hyper), CHECK_PERIOD)
 
 
 def _config(batch: Batch):

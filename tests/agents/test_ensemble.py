@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from feelgood import envs, networks, objectives
-from feelgood.agents import ZOO, Options, Spaces, make_agent, one_draw_an_episode
+from feelgood.agents import ZOO, Options, Spaces, complete, make_agent, one_draw_an_episode
 from feelgood.training import run_batch, trainer
 from feelgood.training.config import FunctionalConfig
 
@@ -146,3 +146,16 @@ def test_it_solves_a_small_deep_sea():
     make = lambda spaces, hyper: make_agent("ensemble_dqn", spaces, hyper, Options(hidden=(16, 16), num_members=5))
     curves = run_batch(trainer(envs.deep_sea(6, mapping_seed=42), make, config), 4, np.arange(2), hyper)
     np.testing.assert_allclose(curves.record.evaluation[:, -1], 0.99, atol=1e-3)
+
+
+@pytest.mark.parametrize(("name", "num_members"), [("ensemble_dqn", 20), ("bootstrapped_dqn", 10)])
+def test_records_of_a_run_hold_the_number_of_members(name, num_members):
+    assert complete(name, Options()).num_members == num_members
+    assert complete(name, Options(num_members=3)).num_members == 3
+    agent = make_agent(name, Spaces((2,), 4))
+    values = jax.eval_shape(lambda key: agent.values(key, agent.init(key), jnp.zeros(2)), jax.random.key(0))
+    assert values.shape == (num_members, 4)
+
+
+def test_an_agent_without_members_keeps_its_options():
+    assert complete("dqn", Options()) == Options()

@@ -12,7 +12,7 @@ from feelgood.agents.base import (
     value_agent,
 )
 from feelgood.agents.options import Options, Spaces
-from feelgood.agents.recipes import ZOO, Recipe, anneal, atari_hyper, check_hyper, constant, make_agent
+from feelgood.agents.recipes import ZOO, Recipe, anneal, atari_hyper, check_hyper, complete, constant, make_agent
 
 __all__ = [
     "ZOO",
@@ -26,6 +26,7 @@ __all__ = [
     "atari_hyper",
     "check_hyper",
     "check_values",
+    "complete",
     "constant",
     "epsilon_greedy",
     "greedy",

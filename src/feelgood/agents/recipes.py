@@ -1,7 +1,7 @@
 """The zoo: every agent with its default hyper-parameters on the N-chain and on Atari, and their annealing."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -224,6 +224,12 @@ def check_hyper(hyper: Hyper) -> None:
     for name, value in hyper.items():
         check = _ALLOWED[name if name in _ALLOWED else name.removesuffix("_end")]
         check(name, value)
+
+
+def complete(name: str, options: Options) -> Options:
+    """The options with the agent's own number of members where none is given, for records of what ran."""
+    own = zoo.MEMBERS.get(name)
+    return options if own is None or options.num_members is not None else replace(options, num_members=own)
 
 
 def make_agent(name: str, spaces: Spaces, hyper: Hyper | None = None, options: Options | None = None) -> Agent:

@@ -50,6 +50,9 @@ from feelgood.choices import Critic
 from feelgood.objectives import feel_good
 from feelgood.typing import PRNGKey, Scalar
 
+MEMBERS = {"ensemble_dqn": 20, "bootstrapped_dqn": 10}
+"""Number of members of each ensemble, where the options give none."""
+
 
 def _agent(
     critic: QCritic,
@@ -230,7 +233,7 @@ def _ensemble(
 def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     """Ensemble with random priors, one active member an episode (Osband et al., 2016, 2018)."""
     plain = plain_model(spaces, options, networks.mlp, spaces.num_actions)
-    num_members = options.num_members or 10
+    num_members = options.num_members or MEMBERS["bootstrapped_dqn"]
     network = _ensemble("bootstrapped_dqn", spaces, options, num_members, hyper["prior_scale"], plain, plain)
     # Each member has its own TD error, and their squares add up.
     double = options.double
@@ -248,7 +251,7 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     short horizons soon forget optimism about loops without reward; those with long ones explore deeply. The replay is
     shared.
     """
-    num_members = options.num_members or 20
+    num_members = options.num_members or MEMBERS["ensemble_dqn"]
     shape, num_actions = spaces.observation_shape, spaces.num_actions
     network = _ensemble(
         "ensemble_dqn",

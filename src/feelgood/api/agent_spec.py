@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal, check_hyper
+from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal, check_hyper, complete
 from feelgood.checks import check_choice, check_count, check_finite, check_kind
 from feelgood.envs.external import ExternalEnvironment
 from feelgood.runs import store
@@ -68,6 +68,7 @@ def agent_spec(agent: str | MakeAgent, hyper, options: Options, own: Mapping[str
         check_choice(f"hyper-parameter of {agent}", name if name in whole else name.removesuffix("_end"), whole)
     check_hyper(given)
     whole |= given
+    options = complete(agent, options)
     return AgentSpec(agent, zoo_agent(agent, options), whole, options, schedule)
 
 

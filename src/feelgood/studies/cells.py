@@ -104,7 +104,11 @@ def _settings(cell: Cell):
     success = {"nchain": OPTIMUM, "deep_sea": 0.99}.get(cell.environment.partition("-")[0], math.inf) - 1e-3
     settings: dict[str, Any] = {**recipe.config}
     config = FunctionalConfig(num_steps=cell.num_steps, success_return=success, **settings)
-    return [{**recipe.hyper, **point} for point in cell.points], config, agents.Options(form=cell.form)
+    return (
+        [{**recipe.hyper, **point} for point in cell.points],
+        config,
+        agents.complete(cell.agent, agents.Options(form=cell.form)),
+    )
 
 
 def _digest(cell: Cell) -> str:

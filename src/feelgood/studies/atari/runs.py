@@ -60,7 +60,7 @@ def settings(run: Run) -> Settings:
     from feelgood import agents
     from feelgood.training.config import ExternalConfig
 
-    options = agents.Options(**run.options)
+    options = agents.complete(run.agent, agents.Options(**run.options))
     hyper = {**agents.atari_hyper(run.agent, run.env_settings["pixel_scale"], options.form), **run.point}
     return Settings(hyper, ExternalConfig(**run.config), options)
 

@@ -150,7 +150,8 @@ def _digest(agent: str, batch: Batch) -> str:
     from feelgood.runs.store import fingerprint
 
     settings = [EXPERIMENTS[batch.experiment].settings[number] for number in batch.numbers]
-    records = [dataclasses.asdict(each) for each in (batch, _config(agent, batch), agents.Options())]
+    options = agents.complete(agent, agents.Options())
+    records = [dataclasses.asdict(each) for each in (batch, _config(agent, batch), options)]
     return fingerprint(agent, *records, settings, dict(agents.ZOO[agent].hyper))
 
 

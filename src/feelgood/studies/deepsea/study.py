@@ -146,7 +146,8 @@ def _digest(batch: Batch) -> str:
     from feelgood import agents
     from feelgood.runs.store import fingerprint
 
-    records = [dataclasses.asdict(each) for each in (batch, _config(batch), agents.Options())]
+    options = agents.complete(batch.agent, agents.Options())
+    records = [dataclasses.asdict(each) for each in (batch, _config(batch), options)]
     return fingerprint(*records, dict(agents.ZOO[batch.agent].hyper), CHECK_PERIOD)
 
 

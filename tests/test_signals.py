@@ -34,7 +34,9 @@ def nchain(folder, *words):
 
 @pytest.mark.parametrize(("signum", "num_processes"), [(signal.SIGTERM, 2), (signal.SIGHUP, 1)])
 def test_a_study_that_a_signal_stops_leaves_checkpoints_and_says_how_to_go_on(tmp_path, signum, num_processes):
-    process = start(*nchain(tmp_path, "--num-processes", num_processes), start_new_session=True)
+    # Under nohup the tests themselves ignore SIGHUP, and so would the study.
+    hear = lambda: signal.signal(signum, signal.SIG_DFL)
+    process = start(*nchain(tmp_path, "--num-processes", num_processes), start_new_session=True, preexec_fn=hear)
     kept = lambda: list((tmp_path / "cells").glob("*.checkpoint.npz"))
     wait_for(process, lambda: len(kept()) == num_processes)  # written after seconds, not after a minute
     before = {path: path.stat().st_mtime_ns for path in kept()}

@@ -259,6 +259,9 @@ def main():
     parse.add_argument("--seed", type=int, default=0)
     parse.add_argument("--num-kills", type=int, default=25, help="of each of the two kinds of runs")
     chosen = parse.parse_args()
+    from feelgood.cli.work import set_up_jax
+
+    set_up_jax()  # before anything here computes
     draws, tally, began = random.Random(chosen.seed), Tally(), time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -269,9 +272,6 @@ def main():
         right = same_tables(tables(folder / "nchain"))
         kills(tally, draws, folder / "killed", chosen.num_kills, NCHAIN, "N-chain", right)
         kills(tally, draws, folder / "killed", chosen.num_kills, TRAIN, "training", whole_curves)
-        from feelgood.cli.work import set_up_jax
-
-        set_up_jax()
         stop_training(folder / "stopped")
         for words, name, is_right in (
             (NCHAIN, "nchain", right),

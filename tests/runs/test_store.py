@@ -143,7 +143,10 @@ def test_a_flipped_bit_is_read_as_the_same_table_or_not_at_all(tmp_path):
 
 
 @pytest.mark.parametrize("bits", [0x7FC00000, 0x7FFFFFFF, 0xFFC00000], ids=["usual", "of a GPU", "negative"])
-def test_every_kind_of_nan_is_read_back(tmp_path, bits):
+def test_every_kind_of_nan_is_read_back(tmp_path, monkeypatch, bits):
+    # pandas 2 hashes the bits of numbers, of which NaN has several patterns; pandas 3 takes them for one.
+    by_bits = lambda table, index: pd.Series(table["potential"].to_numpy().view(np.uint32).astype(np.uint64))
+    monkeypatch.setattr(pd.util, "hash_pandas_object", by_bits)
     values = np.array([0x3F800000, bits], np.uint32).view(np.float32)
     store.write_table(tmp_path / "cell.parquet", pd.DataFrame({"potential": values}))
     found = store.read_table(tmp_path / "cell.parquet")["potential"].to_numpy()

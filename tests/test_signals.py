@@ -109,9 +109,12 @@ from feelgood import signals
 signals.SECONDS_TO_STOP = 0.5
 with signals.listening():
     signals.set_command_to_go_on("feelgood resume x")
-    print("ready", flush=True)
+    is_ready = False
     while True:
         try:
+            if not is_ready:
+                is_ready = True
+                print("ready", flush=True)  # inside the try: the signal may follow at once
             time.sleep(60)
         except KeyboardInterrupt:
             pass

@@ -125,3 +125,21 @@ def test_moments_on_a_logistic_posterior_agree_with_nuts(sampler, num_steps, ref
     score = (mean - reference) / np.hypot(error, reference_error)
     assert np.abs(score).max() < 4, score
     assert diagnostics.split_rhat(draws).max() < 1.05
+
+
+@pytest.mark.parametrize("sampler", [samplers.mala(0.2), samplers.hmc(0.4, 3)], ids=["mala", "hmc"])
+def test_a_fixed_potential_gives_the_same_chain_with_one_gradient_less(sampler):
+    potential = lambda w: jnp.sum(w["a"] ** 4) / 4 + jnp.sum((w["a"][:2] - w["b"]) ** 2)
+    params = {"a": jnp.ones(3), "b": jnp.zeros(2)}
+
+    def chain(sampler):
+        advance = lambda state, key: (lambda new: (new[0], (new[0].params, new[1])))(
+            sampler.step(key, state, potential)
+        )
+        return jax.lax.scan(advance, sampler.init(params), jax.random.split(jax.random.key(1), 200))[1]
+
+    (draws, records), (kept, fewer) = chain(sampler), chain(sampler.fixed(potential))
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-4), draws, kept)
+    np.testing.assert_allclose(records.potential, fewer.potential, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(records.num_gradients - 1, fewer.num_gradients)
+    assert 0 < records.num_rejections.sum() < 200

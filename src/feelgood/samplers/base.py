@@ -53,11 +53,14 @@ class Sampler(NamedTuple):
         step (another minibatch, a new target network); nothing of it is cached in the state.
       transform: the same sampler as an Optax gradient transformation, where it needs only one gradient at the
         current parameters; None where it must evaluate the potential elsewhere. See `to_optax`.
+      fixed: `potential -> Sampler`, the same sampler for a potential that never changes, where it then needs fewer
+        gradients: the state keeps U and its gradient. `sample` uses it. None where it would save nothing.
     """
 
     init: Callable[[Params], SamplerState]
     step: Callable[[PRNGKey, SamplerState, Any], tuple[SamplerState, Info]]
     transform: optax.GradientTransformationExtraArgs | None = None
+    fixed: Callable[[Potential], "Sampler"] | None = None
 
 
 def info(
@@ -252,6 +255,11 @@ def sample(
     def evaluate(params: Params) -> Array:
         assert potential is not None  # exact samplers take None and never evaluate it
         return potential(whole(params))
+
+    # In half precision a new position is rounded, so the gradient at the proposal is not the one there.
+    is_half = any(leaf.dtype.itemsize < 4 for leaf in jax.tree.leaves(moving))
+    if sampler.fixed is not None and not is_half:
+        sampler = sampler.fixed(evaluate)
 
     def advance(state: SamplerState, key: PRNGKey):
         return sampler.step(key, state, evaluate)

@@ -1,11 +1,15 @@
 """Metropolis-adjusted samplers: exp(−β·U) is exactly stationary, whatever the step.
 
 Both evaluate U and its gradient again at the current point in every step, as the potential may have changed since the
-last one. With another minibatch in each step the accept test compares noisy values, and "exact" becomes a heuristic.
+last one; `sample`, whose potential never changes, keeps them instead (`Sampler.fixed`). With another minibatch in each
+step the accept test compares noisy values, and "exact" becomes a heuristic.
 
 Parameters in float16 or bfloat16 are widened to float32 for the step, so that U, kinetic energies and norms keep their
 digits; the new position is rounded to the parameters' dtype after the accept test.
 """
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,20 +23,58 @@ from feelgood.samplers.schedules import StepSize, schedulable
 from feelgood.typing import Array, Normal, Params, Potential, PRNGKey, Scalar
 
 
-def _finish(
-    key: PRNGKey, state: SamplerState, proposal: Params, log_ratio: Array, value: Array, num_gradients
-) -> tuple[SamplerState, Info]:
-    """Accepts with probability min(1, exp(log_ratio)); a proposal that is not a number is rejected."""
-    probability = jnp.where(jnp.isnan(log_ratio), 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))
-    accepted = jax.random.uniform(key, dtype=probability.dtype) < probability
-    params = optax.tree.where(accepted, like(proposal, state.params), state.params)
-    return SamplerState(params), info(
-        value,
-        acceptance=probability,
-        num_gradients=num_gradients,
-        num_rejections=1 - accepted.astype(jnp.int32),
-        diverged=~(log_ratio > -1000),  # NaN too
-    )
+class _Point(NamedTuple):
+    """A position with U and its gradient there."""
+
+    params: Params
+    value: Array
+    gradient: Params
+
+
+def _evaluate(potential: Potential, params: Params) -> _Point:
+    params = widen(params)
+    return _Point(params, *jax.value_and_grad(potential)(params))
+
+
+def _metropolis(
+    propose: Callable[[PRNGKey, PRNGKey, _Point, Potential], tuple[_Point, Array]], num_gradients: int | Array
+) -> Sampler:
+    """A sampler that accepts a proposal with probability min(1, ratio); one that is not a number is rejected.
+
+    Args:
+      propose: `(key_noise, key_step, point, potential) -> (proposal, log of the ratio)`.
+      num_gradients: gradients of U that a proposal needs.
+    """
+
+    def advance(key: PRNGKey, now: _Point, potential: Potential, num_gradients) -> tuple[_Point, Info]:
+        key_noise, key_accept, key_step = jax.random.split(key, 3)
+        proposal, log_ratio = propose(key_noise, key_step, now, potential)
+        probability = jnp.where(jnp.isnan(log_ratio), 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))
+        accepted = jax.random.uniform(key_accept, dtype=probability.dtype) < probability
+        return optax.tree.where(accepted, proposal, now), info(
+            now.value,
+            acceptance=probability,
+            num_gradients=num_gradients,
+            num_rejections=1 - accepted.astype(jnp.int32),
+            diverged=~(log_ratio > -1000),  # NaN too
+        )
+
+    def step(key: PRNGKey, state: SamplerState, potential: Potential) -> tuple[SamplerState, Info]:
+        then, record = advance(key, _evaluate(potential, state.params), potential, num_gradients + 1)
+        return SamplerState(like(then.params, state.params)), record
+
+    def fixed(potential: Potential) -> Sampler:
+        def init(params: Params) -> SamplerState:
+            params = initial_state(params).params
+            return SamplerState(params, _evaluate(potential, params))
+
+        def step(key: PRNGKey, state: SamplerState, _: Potential) -> tuple[SamplerState, Info]:
+            then, record = advance(key, state.memory, potential, num_gradients)
+            return SamplerState(then.params, then), record
+
+        return Sampler(init, step)
+
+    return Sampler(initial_state, step, fixed=fixed)
 
 
 @schedulable
@@ -43,7 +85,7 @@ def mala(step_size: StepSize, inverse_temperature: Scalar = 1.0, *, normal: Norm
         accept with min{1, exp(−β [U(w') − U(w)]) · q(w | w') / q(w' | w)},
         log q(w' | w) = −β ‖w' − w + τ ∇U(w)‖² / (4τ)
 
-    Two gradients a step.
+    Two gradients a step, or one where the potential is fixed, as in `sample`.
 
     Args:
       step_size: τ > 0, or a schedule: a function of the number of steps taken.
@@ -56,7 +98,7 @@ def mala(step_size: StepSize, inverse_temperature: Scalar = 1.0, *, normal: Norm
       >>> quartic = lambda w: jnp.sum(w**4) / 4
       >>> draws, info = samplers.sample(jax.random.key(0), samplers.mala(0.3), quartic, jnp.zeros(2), 1000)
       >>> draws.shape, int(info.num_gradients[0])
-      ((1000, 2), 2)
+      ((1000, 2), 1)
 
     References:
       Roberts and Tweedie (1996), "Exponential convergence of Langevin distributions and their discrete approximations".
@@ -64,29 +106,20 @@ def mala(step_size: StepSize, inverse_temperature: Scalar = 1.0, *, normal: Norm
     check_positive("step_size", step_size)
     check_positive("inverse_temperature", inverse_temperature)
 
-    def step(key: PRNGKey, state: SamplerState, potential: Potential) -> tuple[SamplerState, Info]:
-        key_proposal, key_accept = jax.random.split(key)
-        current = widen(state.params)
-        value, gradient = jax.value_and_grad(potential)(current)
-        xi = thermal_noise(key_proposal, current, inverse_temperature, normal)
+    def propose(key_noise: PRNGKey, _: PRNGKey, now: _Point, potential: Potential) -> tuple[_Point, Array]:
+        xi = thermal_noise(key_noise, now.params, inverse_temperature, normal)
         noise_scale = jnp.sqrt(2 * jnp.asarray(step_size))
-        proposal = jax.tree.map(
-            lambda w, g, x: (w - step_size * g + noise_scale * x).astype(w.dtype), current, gradient, xi
-        )
-        proposal_value, proposal_gradient = jax.value_and_grad(potential)(proposal)
+        move = lambda w, g, x: (w - step_size * g + noise_scale * x).astype(w.dtype)
+        proposal = _evaluate(potential, jax.tree.map(move, now.params, now.gradient, xi))
 
-        def log_density(to, since, gradient):
-            residual = jax.tree.map(lambda t, s, g: t - s + step_size * g, to, since, gradient)
+        def log_density(to: _Point, since: _Point):
+            residual = jax.tree.map(lambda t, s, g: t - s + step_size * g, to.params, since.params, since.gradient)
             return -inverse_temperature * optax.tree.norm(residual, squared=True) / (4 * step_size)
 
-        log_ratio = (
-            inverse_temperature * (value - proposal_value)
-            + log_density(current, proposal, proposal_gradient)
-            - log_density(proposal, current, gradient)
-        )
-        return _finish(key_accept, state, proposal, log_ratio, value, 2)
+        forwards, backwards = log_density(proposal, now), log_density(now, proposal)
+        return proposal, inverse_temperature * (now.value - proposal.value) + backwards - forwards
 
-    return Sampler(initial_state, step)
+    return _metropolis(propose, 1)
 
 
 @schedulable
@@ -104,7 +137,8 @@ def hmc(
         L times:  P ← P − h/2 ∇U(w),  w ← w + hP,  P ← P − h/2 ∇U(w)
         accept with min{1, exp(−β [H(w', P') − H(w, P)])},    H(w, P) = U(w) + ‖P‖²/2
 
-    L + 1 gradients a step. With L = 1, step √(2τ) and no jitter it is `mala` with step τ.
+    L + 1 gradients a step, or L where the potential is fixed, as in `sample`. With L = 1, step √(2τ) and no jitter it
+    is `mala` with step τ.
 
     Trajectories of one fixed length resonate: a mode of curvature p with Lτ√p near a multiple of π returns to where it
     started, or to its mirror image, and does not mix, while nearly all proposals are accepted. A random step for each
@@ -125,7 +159,7 @@ def hmc(
       >>> quartic = lambda w: jnp.sum(w**4) / 4
       >>> draws, info = samplers.sample(jax.random.key(0), samplers.hmc(0.5, 4), quartic, jnp.zeros(2), 1000)
       >>> draws.shape, int(info.num_gradients[0])
-      ((1000, 2), 5)
+      ((1000, 2), 4)
 
     References:
       Neal (2011), "MCMC using Hamiltonian dynamics".
@@ -137,31 +171,24 @@ def hmc(
     if isinstance(num_leapfrog_steps, float):
         num_leapfrog_steps = int(num_leapfrog_steps)
 
-    def step(key: PRNGKey, state: SamplerState, potential: Potential) -> tuple[SamplerState, Info]:
-        key_momentum, key_accept, key_step = jax.random.split(key, 3)
-        current = widen(state.params)
-        value_and_gradient = jax.value_and_grad(potential)
-        value, gradient = value_and_gradient(current)
-        momentum = thermal_noise(key_momentum, current, inverse_temperature, normal)
-        momentum = optax.tree.cast_like(momentum, current)
+    def propose(key_noise: PRNGKey, key_step: PRNGKey, now: _Point, potential: Potential) -> tuple[_Point, Array]:
+        momentum = thermal_noise(key_noise, now.params, inverse_temperature, normal)
+        momentum = optax.tree.cast_like(momentum, now.params)
         h = step_size * (1 - jitter * jax.random.uniform(key_step))
 
         def kick(p, g):
             return jax.tree.map(lambda p, g: (p - h / 2 * g).astype(p.dtype), p, g)
 
         def leapfrog(_, carry):
-            w, p, _, g = carry
-            p = kick(p, g)
-            w = jax.tree.map(lambda w, p: (w + h * p).astype(w.dtype), w, p)
-            value, g = value_and_gradient(w)
-            return w, kick(p, g), value, g
+            point, p = carry
+            p = kick(p, point.gradient)
+            w = jax.tree.map(lambda w, p: (w + h * p).astype(w.dtype), point.params, p)
+            point = _evaluate(potential, w)
+            return point, kick(p, point.gradient)
 
-        proposal, final_momentum, proposal_value, _ = jax.lax.fori_loop(
-            0, num_leapfrog_steps, leapfrog, (current, momentum, value, gradient)
-        )
+        proposal, final_momentum = jax.lax.fori_loop(0, num_leapfrog_steps, leapfrog, (now, momentum))
         kinetic = optax.tree.norm(momentum, squared=True) / 2
         final_kinetic = optax.tree.norm(final_momentum, squared=True) / 2
-        log_ratio = inverse_temperature * (value + kinetic - proposal_value - final_kinetic)
-        return _finish(key_accept, state, proposal, log_ratio, value, num_leapfrog_steps + 1)
+        return proposal, inverse_temperature * (now.value + kinetic - proposal.value - final_kinetic)
 
-    return Sampler(initial_state, step)
+    return _metropolis(propose, num_leapfrog_steps)

@@ -69,5 +69,12 @@ def network(make_model: Callable[[PRNGKey], Any], values: Callable[[Any], Array]
       >>> jax.vmap(net.apply, (0, 0, None))(params, frozen, jax.numpy.ones((7, 4))).shape
       (5, 7, 2)
     """
-    apply = partition(make_model(jax.random.key(0)))[2]
-    return Network(lambda key: partition(make_model(key))[:2], apply, values)
+    found = []
+
+    def init(key: PRNGKey) -> tuple[Params, Any]:
+        params, frozen, apply = partition(make_model(key))
+        found.append(apply)
+        return params, frozen
+
+    jax.eval_shape(init, jax.random.key(0))  # `apply` closes over no array, so shapes suffice to find it
+    return Network(lambda key: partition(make_model(key))[:2], found[0], values)

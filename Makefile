@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test test-slow chaos lint format bench bench-atari docs dist clean
+.PHONY: help demo test test-slow chaos lint format bench bench-atari bench-peers docs dist clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -66,6 +66,9 @@ bench: $(VENV)/.installed  ## Measure noise, samplers and training
 
 bench-atari: $(VENV)/.installed-dev  ## Measure Atari training against the emulators and learning alone (best on a GPU)
 	$(BIN)/python benchmarks/atari.py --num-lanes 20 --num-groups 2 --capacity 20000 --seconds 20
+
+bench-peers: $(VENV)/.installed  ## Measure feelgood next to other packages, each in an environment of its own
+	$(BIN)/python benchmarks/peers.py
 
 docs: $(VENV)/.installed-docs  ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -1,5 +1,6 @@
 """Objectives with numbers worked out by hand, on tables of action values."""
 
+import itertools
 from typing import NamedTuple
 
 import jax
@@ -441,3 +442,59 @@ def test_a_term_of_another_shape_than_the_batch_is_refused(shape):
     evaluate = potential(Objective(per_transition=(term,)), q, target_q, BATCH)
     with pytest.raises(ValueError, match=r"a term per transition must have shape \(2,\), got"):
         evaluate(jnp.zeros(()))
+
+
+def test_an_action_gap_lowers_the_target_of_other_actions_up_to_a_share_of_the_value():
+    # Action 0 of three is taken everywhere; V − Q = 0, 0.5, 8 and |V| = 2, 2, 4; the target is 1.
+    values = jnp.array([[2.0, 0.0, 1.0], [1.5, 2.0, 0.0], [-12.0, -4.0, -5.0]])
+    batch = Batch(
+        observation=jnp.arange(3),
+        action=jnp.zeros(3, jnp.int32),
+        return_=jnp.ones(3),
+        bootstrap_discount=jnp.zeros(3),
+        next_observation=jnp.arange(3),
+        first_observation=jnp.arange(3),
+    )
+    errors = td_errors(q, lambda observation, key: values[observation], values, batch, action_gap=0.5)
+    np.testing.assert_allclose(errors, [1 - 2, 1 - 1.5 - 0.9 * 0.5, 1 + 12 - 0.9 * 0.5 * 4], rtol=1e-6)
+    gradient = jax.grad(potential(td(action_gap=0.5), q, lambda o, key: values[o], batch))(values)
+    np.testing.assert_allclose(gradient[:, 0], -2 / 3 * errors, rtol=1e-6)
+    np.testing.assert_allclose(gradient[:, 1:], 0)
+    with pytest.raises(ValueError, match="action_gap must be"):
+        td(action_gap=-1.0)
+
+
+def test_an_action_gap_keeps_optimal_values_and_actions_and_widens_gaps():
+    rng = np.random.default_rng(0)
+    num_states, num_actions, discount = 6, 3, 0.9
+    successor = rng.integers(num_states, size=(num_states, num_actions))
+    reward = rng.normal(size=(num_states, num_actions))
+    # The optimal policy by brute force: of all deterministic ones, the one with the largest sum of values.
+    best, rows = None, np.arange(num_states)
+    for policy in itertools.product(range(num_actions), repeat=num_states):
+        moves = np.eye(num_states)[successor[rows, policy]]
+        values = np.linalg.solve(np.eye(num_states) - discount * moves, reward[rows, policy])
+        if best is None or values.sum() > best[0].sum():
+            best = values, np.array(policy)
+    state, action = (x.ravel() for x in np.meshgrid(rows, np.arange(num_actions), indexing="ij"))
+    batch = Batch(
+        observation=jnp.asarray(state),
+        action=jnp.asarray(action),
+        return_=jnp.asarray(reward.ravel(), jnp.float32),
+        bootstrap_discount=jnp.full(state.size, discount),
+        next_observation=jnp.asarray(successor.ravel()),
+        first_observation=jnp.asarray(state),
+    )
+    tables = {}
+    for gap in (0.0, 0.3):
+
+        def sweep(table, _, gap=gap):
+            errors = td_errors(q, lambda observation, key: table[observation], table, batch, action_gap=gap)
+            return table + errors.reshape(table.shape), None
+
+        tables[gap] = np.asarray(jax.lax.scan(sweep, jnp.zeros((num_states, num_actions)), length=2000)[0])
+        np.testing.assert_allclose(tables[gap].max(1), best[0], atol=1e-4)
+        np.testing.assert_array_equal(tables[gap].argmax(1), best[1])
+    gaps = {gap: table.max(1, keepdims=True) - table for gap, table in tables.items()}
+    expected = np.minimum(10 * gaps[0.0], gaps[0.0] + 0.9 * 0.3 * np.abs(best[0])[:, None])
+    np.testing.assert_allclose(gaps[0.3], expected, atol=1e-3)

@@ -102,20 +102,41 @@ def test_optimism_may_be_about_replayed_observations_and_a_prior_may_have_an_anc
     assert float(loss({"w": jnp.array([2.0, 4.0])})) == pytest.approx((1 + 4) / (2 * 0.25))
 
 
-def test_an_episode_follows_one_member_and_some_episodes_are_dithered():
-    exploration = one_draw_an_episode(4, 0.25)
-    contexts = np.asarray(jax.vmap(exploration.begin)(jax.random.split(jax.random.key(0), 4000)))
-    members, epsilons = np.floor(contexts), contexts % 1
-    np.testing.assert_allclose(np.bincount(members.astype(int)) / 4000, 0.25, atol=4 * np.sqrt(0.25 * 0.75 / 4000))
-    share = 0.25 * 4095 / 4096  # a dithered episode may have ε = 0
-    assert np.mean(epsilons > 0) == pytest.approx(share, abs=4 * np.sqrt(0.25 * 0.75 / 4000))
-    assert epsilons[epsilons > 0].mean() == pytest.approx(0.5, abs=4 * np.sqrt(1 / 12 / 1000))
-    values = jnp.eye(4)  # member m prefers action m
-    keys = jax.random.split(jax.random.key(1), 2000)
-    greedy = jax.vmap(lambda key: exploration.explore(key, jnp.asarray(2.0), values, 0.0))(keys)
-    assert set(greedy.tolist()) == {2}
-    half = jax.vmap(lambda key: exploration.explore(key, jnp.asarray(2.5), values, 0.0))(keys)
-    assert np.mean(np.asarray(half) == 2) == pytest.approx(0.5 + 0.5 / 4, abs=4 * np.sqrt(0.25 / 2000))
+def actions_of(exploration, values, num_episodes, num_steps):
+    """Actions (episodes, steps) at the same values throughout."""
+    key_begin, key_act = jax.random.split(jax.random.key(0))
+    contexts = jax.vmap(exploration.begin)(jax.random.split(key_begin, num_episodes))
+    keys = jax.random.split(key_act, (num_episodes, num_steps))
+    act = jax.vmap(lambda key, context: exploration.explore(key, context, values, 0.0), (0, None))
+    return np.asarray(jax.vmap(act)(keys, contexts))
+
+
+def test_an_episode_follows_one_member():
+    actions = actions_of(one_draw_an_episode(4), jnp.eye(4), 4000, 5)  # member m prefers action m
+    assert np.all(actions == actions[:, :1])
+    np.testing.assert_allclose(np.bincount(actions[:, 0]) / 4000, 0.25, atol=4 * np.sqrt(0.25 * 0.75 / 4000))
+
+
+def test_dithered_episodes_have_uniform_actions_or_one_steady_action():
+    # The member prefers action 0, so any other action is a random one.
+    actions = actions_of(one_draw_an_episode(1, 0.5), jnp.array([[1.0, 0.0, 0.0]]), 4000, 500)
+    shares = np.stack([np.mean(actions == action, 1) for action in (1, 2)], 1)
+    is_steady = (shares.max(1) > 0.1) & (shares.min(1) == 0)
+    is_uniform = shares.min(1) > 0.1
+    within = lambda share, num: pytest.approx(share, abs=4 * np.sqrt(share * (1 - share) / num))
+    # A quarter of the episodes has a steady action, in a third of them the greedy one; P(1 − u² > 0.1) = √0.9.
+    assert np.mean(is_steady) == within(0.25 * 2 / 3 * np.sqrt(0.9), 4000)
+    assert np.mean(shares[is_steady, 0] > 0) == within(0.5, is_steady.sum())
+    # E[ε | ε > 0.1] for ε = 1 − u² with u uniform in [0, √0.9): 1 − 0.9/3; its standard deviation is below 0.3.
+    assert shares[is_steady].max(1).mean() == pytest.approx(0.7, abs=4 * 0.3 / np.sqrt(is_steady.sum()))
+    # Another quarter has uniform actions, each other action with probability ε/3 > 0.1; E[ε/3 | ε > 0.3] = 0.65/3.
+    assert np.mean(is_uniform) == pytest.approx(0.25 * 0.7, abs=0.03)
+    np.testing.assert_allclose(shares[is_uniform].mean(0), 0.65 / 3, atol=0.02)
+
+
+def test_a_thousand_members_are_enough():
+    with pytest.raises(ValueError, match="num_members must be at most 1024, got 1025"):
+        one_draw_an_episode(1025)
 
 
 def test_evaluation_counts_votes_and_breaks_ties_by_the_mean():

@@ -146,25 +146,47 @@ def one_member_an_episode(
     return Exploration(begin, explore, lambda key, context, values: _best(values[context]))
 
 
+# The context of an episode is one integer: 10 bits for the member, 8 for ε in units of 1/256, 13 for the steady action,
+# where 0 is none. 7,560 is a multiple of all numbers to 10 and of 18: modulo the number of actions it stays uniform.
+_MOST_MEMBERS, _NUM_STEADY = 1024, 7560
+
+
+def _packed(member: Array, epsilon: Array, steady_action: Array) -> Array:
+    return member + (jnp.floor(256 * epsilon).astype(jnp.int32).clip(0, 255) << 10) + (steady_action << 18)
+
+
+def _unpacked(context: Array) -> tuple[Array, Array, Array]:
+    return context & 1023, ((context >> 10) & 255) / 256, context >> 18
+
+
 def one_draw_an_episode(num_members: int, dither: Scalar = 0.0) -> Exploration:
     """Follows one member of an ensemble, drawn for each episode; evaluation follows the vote of all members.
 
-    A share `dither` of the episodes also has random actions, with a probability ε that is drawn for the episode,
-    uniform in [0, 1). These episodes leave loops in which a greedy member would stay. Values have shape (members,
+    A share `dither` of the episodes also has random actions, with a probability ε that is drawn for the episode. In
+    half of them each random action is uniform, and ε is uniform in [0, 1): they leave loops in which a greedy member
+    would stay. In the other half all random actions are the same one, drawn for the episode, and ε = 1 − u² for a
+    uniform u: they go far in one direction, past states that values say nothing about. Values have shape (members,
     actions).
     """
+    if num_members > _MOST_MEMBERS:
+        raise ValueError(f"num_members must be at most {_MOST_MEMBERS}, got {num_members}")
 
     def begin(key: PRNGKey) -> Array:
-        key_member, key_coin, key_epsilon = jax.random.split(key, 3)
+        key_member, key_kind, key_epsilon, key_action = jax.random.split(key, 4)
         member = jax.random.randint(key_member, (), 0, num_members)
-        is_dithered = jax.random.uniform(key_coin) < dither
-        # One number holds both: its whole part is the member, its fraction is ε (rounded to 12 bits, so below 1).
-        epsilon = jnp.where(is_dithered, jax.random.randint(key_epsilon, (), 0, 4096) / 4096, 0.0)
-        return member + epsilon
+        kind, u = jax.random.uniform(key_kind), jax.random.uniform(key_epsilon)
+        is_steady = kind < 0.5 * jnp.asarray(dither)
+        epsilon = jnp.where(is_steady, 1 - u**2, jnp.where(kind < dither, u, 0.0))
+        steady_action = jnp.where(is_steady, 1 + jax.random.randint(key_action, (), 0, _NUM_STEADY), 0)
+        return _packed(member, epsilon, steady_action)
 
     def explore(key, context, values, progress):
-        member = jnp.floor(context)
-        return _perturbed(key, _best(values[member.astype(jnp.int32)]), values.shape[-1], context - member)
+        member, epsilon, steady_action = _unpacked(context)
+        key_coin, key_action = jax.random.split(key)
+        num_actions = values.shape[-1]
+        uniform_action = jax.random.randint(key_action, (), 0, num_actions, jnp.int32)
+        other = jnp.where(steady_action > 0, (steady_action - 1) % num_actions, uniform_action)
+        return jnp.where(jax.random.uniform(key_coin) < epsilon, other, _best(values[member]))
 
     def exploit(key, context, values):
         # Members may have values of different size, so each has one vote; the mean value decides between equal votes.

@@ -154,6 +154,7 @@ ZOO: dict[str, Recipe] = {
             **_ADAM,
             "prior_scale": 0.3,
             "horizon_spread": 10.0,
+            "action_gap": 0.2,
             "dither": 0.1,
             "feel_good_weight": 1e-3,
         },
@@ -215,6 +216,7 @@ _ALLOWED: dict[str, Callable[[str, Any], None]] = {
     "epsilon_fraction": check_probability,
     "prior_scale": check_non_negative,
     "horizon_spread": check_positive,
+    "action_gap": check_non_negative,
     "dither": check_probability,
 }
 

@@ -248,8 +248,9 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     Each member is one draw of the value function: a network plus a fixed random prior of unit variance
     (`networks.random_prior`) times `prior_scale`. Members disagree where there are no data and agree where there are.
     Horizons differ: member m has discount γ^{c_m}, with c_m from `horizon_spread` to 1 in equal ratios. Members with
-    short horizons soon forget optimism about loops without reward; those with long ones explore deeply. The replay is
-    shared.
+    short horizons soon forget optimism about loops without reward; those with long ones explore deeply. The gap between
+    the best and other actions is widened by up to `action_gap` times the value, so that errors of approximation seldom
+    change the greedy action. The replay is shared.
     """
     num_members = options.num_members or MEMBERS["ensemble_dqn"]
     shape, num_actions = spaces.observation_shape, spaces.num_actions
@@ -264,7 +265,11 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
         is_scaled=True,
     )
     powers = jnp.asarray(hyper["horizon_spread"]) ** (1 - jnp.arange(num_members) / max(num_members - 1, 1))
-    settings: dict[str, Any] = {"double": options.double, "discount_powers": powers}
+    settings: dict[str, Any] = {
+        "double": options.double,
+        "discount_powers": powers,
+        "action_gap": hyper["action_gap"],
+    }
     critic = QCritic(network, objectives.td(**settings), partial(objectives.td_errors, **settings))
     exploration = one_draw_an_episode(num_members, hyper["dither"])
     # A large network evaluates a whole minibatch of starts together with the other observations.

@@ -9,6 +9,9 @@ from feelgood.checks import check_choice, check_count, check_non_negative, check
 from feelgood.objectives.base import Minibatch, Objective, OnlineQ, TargetQ, Values, split_key
 from feelgood.typing import Array, Params, PRNGKey, Scalar
 
+# α of advantage learning (Bellemare et al., 2016): small gaps between actions grow by a factor of 1/(1 − α).
+_GAP_SHARE = 0.9
+
 
 def td_looks_at(double: bool) -> frozenset[str]:
     """The observations at which a TD term evaluates the online network."""
@@ -35,12 +38,18 @@ def td_errors(
     *,
     double: bool = False,
     discount_powers: Array | None = None,
+    action_gap: Scalar | None = None,
 ) -> Array:
     """Temporal-difference errors δ = return_ + bootstrap_discount·Q_target(o', a*) − Q(o, a), shape (B,) or (B, M).
 
     The action a* maximises Q_target(o', ·), or with `double` the online Q(o', ·). The target is held fixed under
     differentiation. Each member of an ensemble bootstraps from its own target. With `discount_powers` (M,), member m
     has the discount bootstrap_discount^{c_m}: a horizon of its own.
+
+    With an `action_gap` κ, actions that are not the best have their target lowered by 0.9·min(V − Q(o, a), κ|V|), where
+    V = max_a Q(o, a). It widens small gaps between actions tenfold and large ones by 0.9·κ|V|. Errors of approximation
+    then change the greedy action less often. Optimal values and policies stay optimal: the reduction is between 0 and
+    0.9·(V − Q(o, a)), as Theorem 1 of Bellemare et al. (2016) requires.
     """
     key_online, key_target = split_key(key)
     values = q(params, batch.observation, key_online)
@@ -54,7 +63,11 @@ def td_errors(
         discount = discount ** discount_powers[None]
     target = _members(batch.return_, values) + discount * next_value
     action = jnp.broadcast_to(_members(batch.action, values), values.shape[:-1])
-    return jax.lax.stop_gradient(target) - pick(values, action)
+    value = pick(values, action)
+    if action_gap is not None:
+        best = values.max(-1)
+        target -= _GAP_SHARE * jnp.minimum(best - value, jnp.asarray(action_gap) * jnp.abs(best))
+    return jax.lax.stop_gradient(target) - value
 
 
 def huber(errors: Array, width: Scalar) -> Array:
@@ -80,6 +93,7 @@ def td(
     huber_width: Scalar = 1.0,
     perturbation: Scalar | None = None,
     discount_powers: Array | None = None,
+    action_gap: Scalar | None = None,
 ) -> Objective:
     """Temporal-difference error of `td_errors`; members of an ensemble add up. How many steps: see the replay.
 
@@ -94,14 +108,18 @@ def td(
       huber_width: h, where the Huber loss becomes linear.
       perturbation: σ ≥ 0, in the unit of rewards; needs the `slot` of each transition. None for none.
       discount_powers: (M,) powers of the discount, one for each member; see `td_errors`. None for 1.
+      action_gap: κ ≥ 0, how far to widen the gap between the best and other actions; see `td_errors`. None for 0.
     """
     check_choice("loss", loss, ("squared", "huber"))
     check_positive("huber_width", huber_width)
     if perturbation is not None:
         check_non_negative("perturbation", perturbation)
+    if action_gap is not None:
+        check_non_negative("action_gap", action_gap)
+    settings: dict[str, Any] = {"double": double, "discount_powers": discount_powers, "action_gap": action_gap}
 
     def term(q, target_q, params, batch, key):
-        errors = td_errors(q, target_q, params, batch, key, double=double, discount_powers=discount_powers)
+        errors = td_errors(q, target_q, params, batch, key, **settings)
         if perturbation is not None:
             noise = reward_noise(batch.slot, errors.size // errors.shape[0])
             errors = errors + jnp.asarray(perturbation) * noise.reshape(errors.shape)

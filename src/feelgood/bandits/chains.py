@@ -108,8 +108,13 @@ def move(key: PRNGKey, state: ChainState, chain: Chain, feel_good: FeelGood | No
         return jnp.sum(z**2) / 2 - feels_good(statistics.mean + unwhiten(statistics.factor, z))
 
     def run(sampler: Sampler, start: SamplerState, target: Callable[[Array], Array]) -> SamplerState:
-        step = lambda state, key: (sampler.step(key, state, target)[0], None)
-        return jax.lax.scan(step, start, jax.random.split(key, chain.num_steps))[0]
+        keys = jax.random.split(key, chain.num_steps)
+        if sampler.fixed is None:
+            return jax.lax.scan(lambda state, key: (sampler.step(key, state, target)[0], None), start, keys)[0]
+        # The potential is fixed within a round, so the last gradient is kept; the next round has another.
+        fixed = sampler.fixed(target)
+        step = lambda state, key: (fixed.step(key, state, target)[0], None)
+        return start._replace(params=jax.lax.scan(step, fixed.init(start.params), keys)[0].params)
 
     if not chain.preconditioned:
         return run(chain.sampler(t, largest_curvature(statistics.precision)), state.chain, potential)

@@ -68,7 +68,7 @@ def _langevin(feel_good: bool) -> Callable[..., Algorithm]:
 
 
 BASE = {"heat": HEAT, "ridge": RIDGE}
-GOOD = {"heat": (0.01, 0.03, 0.1), "ridge": (0.25,), "weight": WEIGHT}
+GOOD = {"heat": (0.003, 0.01, 0.03, 0.1), "ridge": (0.25,), "weight": WEIGHT}
 ONE_RIDGE = {"heat": HEAT, "ridge": (0.25,)}
 ENTRIES: dict[str, Entry] = {
     "lin_ucb": Entry(
@@ -166,6 +166,11 @@ def grid(algorithm: str, problem_name: str) -> Mapping[str, Sequence[float]]:
             "weight": (0.01, 0.1),
         }
     if problem_name.startswith("wheel"):
-        own |= {"heat": (0.1, 1.0, 10.0, 100.0, 1000.0), "ridge": (0.05,), "bonus": (1.0, 3.0, 10.0, 30.0, 100.0)}
-        own |= {"weight": (0.1, 1.0, 10.0), "epsilon": (0.01, 0.05, 0.2)}
+        own |= {
+            "heat": (0.1, 1.0, 10.0, 100.0, 1000.0),
+            "ridge": (0.05,),
+            "bonus": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
+            "weight": (0.1, 1.0, 10.0),
+            "epsilon": (0.01, 0.05, 0.2, 0.5),
+        }
     return {key: own[key] for key in ENTRIES[algorithm].grid}

@@ -99,7 +99,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "num_rounds": 10_000,
         "num_seeds": 100,
         "tuning_rounds": 3000,
-        "tuning_seeds": 8,
+        "tuning_seeds": 16,
     },
 }
 

@@ -5,17 +5,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from feelgood.figures import style
 from feelgood.figures.curves import learning_curves
-from feelgood.figures.draw import draw
 from feelgood.runs import store
 from feelgood.statistics import final_scores
 from feelgood.training.policy import Policy
 from feelgood.training.policy_files import save_policy
+
+if TYPE_CHECKING:
+    import matplotlib.figure
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,8 +77,10 @@ class Result:
     def _groups(self):
         return self.curve.groupby(["environment", "agent"], sort=False)
 
-    def plot(self) -> Figure:
+    def plot(self) -> "matplotlib.figure.Figure":
         """Draws the evaluation return against steps, with a 95% interval if there are several seeds."""
+        from feelgood.figures.draw import draw
+
         return draw(learning_curves(self.curve))
 
     def save(self, folder: str | Path) -> list[Path]:

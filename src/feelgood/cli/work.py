@@ -23,6 +23,9 @@ def set_up_jax(*, shares: bool = False) -> None:
     jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(compiled_code()))
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        # A command has dozens of small functions, which together take a second to compile.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     if why := missing_platform():
         raise ValueError(why)
 

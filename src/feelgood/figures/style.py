@@ -3,10 +3,10 @@
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from matplotlib import rc_context
-from matplotlib.figure import Figure
+if TYPE_CHECKING:
+    import matplotlib.figure  # takes a second, so it is imported only where a figure is drawn
 
 # Okabe and Ito's palette, which readers with any common colour blindness can tell apart.
 COLOURS = {
@@ -120,8 +120,10 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def save(figure: Figure, path: Path) -> list[Path]:
+def save(figure: "matplotlib.figure.Figure", path: Path) -> list[Path]:
     """Writes a figure in the format of the path's ending, as PNG and PDF if it has none, and returns the paths."""
+    from matplotlib import rc_context
+
     path.parent.mkdir(parents=True, exist_ok=True)
     paths = [path] if path.suffix else [path.with_suffix(".png"), path.with_suffix(".pdf")]
     with rc_context(STYLE):

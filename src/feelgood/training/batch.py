@@ -93,17 +93,19 @@ def run_batch(
 
     start, advance = over_devices(begin), over_devices(trainer.advance, num_shared=1, num_donated=1)
 
-    shapes = jax.eval_shape(start, keys, hyper)
-    record = jax.eval_shape(advance, shapes[0], hyper, jnp.int32(0))[1]
-    curves = jax.tree.map(lambda x: np.zeros((num_runs, num_chunks), x.dtype), record)
     # Checkpoints leave out the padding, because it depends on the number of devices.
     cut = lambda tree: jax.tree.map(lambda x: x[:num_runs], tree)
+    allocate = lambda record: jax.tree.map(lambda x: np.zeros((num_runs, num_chunks), x.dtype), record)
+    curves: Any = None
+    done: Any = 0
     if path is not None and path.exists():
+        shapes = jax.eval_shape(start, keys, hyper)
+        curves = allocate(jax.eval_shape(advance, shapes[0], hyper, jnp.int32(0))[1])
         like = (*jax.eval_shape(cut, shapes), curves, np.int64(0))
         state, initial, curves, done = checkpoint.load(path, like, label)
         state, initial, curves = padded(state), padded(initial), jax.tree.map(np.array, curves)
     else:
-        (state, initial), done = start(keys, hyper), 0
+        state, initial = start(keys, hyper)
 
     saved, initial = time.monotonic(), np.asarray(initial)
     wait = min(checkpoint_seconds, SECONDS_TO_FIRST_CHECKPOINT)
@@ -111,6 +113,8 @@ def run_batch(
     with stop_on_signal() as stop:
         while chunk < num_chunks and not (chunk and until(totals_of(state))):
             state, record = advance(state, hyper, jnp.int32(chunk))
+            if curves is None:
+                curves = allocate(record)  # only now, as its shapes without running cost a second trace
             for curve, values in zip(curves, record, strict=True):
                 curve[:, chunk] = np.asarray(values)[:num_runs]
             mean_return = float(np.mean(curves.evaluation[:, chunk]))

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -14,11 +13,11 @@ from feelgood import bandits
 from feelgood.algebra import LARGEST_UNROLLED
 from feelgood.bandits import FeelGood, errors
 from feelgood.parallel import over_devices
-from feelgood.runs import store
 from feelgood.samplers import diagnostics
+from feelgood.studies import short
 from feelgood.studies.bandits.algorithms import ENTRIES, constants, grid, problem, suits
 from feelgood.studies.bandits.spec import BanditsStudy, tuning_seeds
-from feelgood.studies.engine import Plan, Task
+from feelgood.studies.engine import Plan
 
 WEIGHTS = {  # by the exponent p of λ_t = λ·(1 + t)^−p
     0.0: (0.0, 0.003, 0.01, 0.03, 0.1, 0.3),
@@ -27,18 +26,6 @@ WEIGHTS = {  # by the exponent p of λ_t = λ·(1 + t)^−p
 }
 ERROR_STEPS = (1, 5, 25)
 HEAT, RIDGE = 0.25, 0.25  # the true posterior of the linear problems under the loss ½ Σ (f − r)²
-
-
-def _table(name: str, facts: Any, make: Callable[..., Any], *arguments: Any) -> Plan:
-    """Part of a plan: asks for the table `make(*arguments)`, kept under the name and all that it depends on."""
-    run = partial(_make, make, *arguments)
-    (table,) = yield [Task(name, f"{name}-{store.fingerprint(facts)}.parquet", run)]
-    return table
-
-
-def _make(make: Callable[..., Any], *arguments: Any) -> Any:
-    *own, _, _ = arguments  # no bar and no checkpoint: these are short
-    return make(*own)
 
 
 def _regrets(make, num_rounds: int, points: Sequence[Mapping[str, float]], seeds: Sequence[int]):
@@ -88,11 +75,11 @@ def _curve(study: BanditsStudy, name: str, algorithm: str) -> Plan:
     best = points[0]
     if len(points) > 1:
         facts = [points, study.tuning_rounds, study.tuning_seeds, 1]
-        table = yield from _table(f"tune-{name}-{algorithm}", facts, _tuning_table, study, name, algorithm, points)
+        table = yield from short.table(f"tune-{name}-{algorithm}", facts, _tuning_table, study, name, algorithm, points)
         row = table.sort_values("regret", kind="stable").iloc[0]
         best = {key: float(row[key]) for key in own}
     facts = [best, study.num_rounds, study.seed_list, 1]
-    table = yield from _table(f"curve-{name}-{algorithm}", facts, _curve_table, study, name, algorithm, best)
+    table = yield from short.table(f"curve-{name}-{algorithm}", facts, _curve_table, study, name, algorithm, best)
     return table.assign(setting=", ".join(_in_words(key, best[key], own[key]) for key in own))
 
 
@@ -132,7 +119,7 @@ def _weights(study: BanditsStudy) -> list[Plan]:
 
 def _weight(study: BanditsStudy, draws: str, heat: float, decay: float) -> Plan:
     facts = [WEIGHTS[decay], study.num_rounds, study.seed_list, 1]
-    table = yield from _table(f"weights-{draws}-{heat}-{decay}", facts, _weight_table, study, draws, heat, decay)
+    table = yield from short.table(f"weights-{draws}-{heat}-{decay}", facts, _weight_table, study, draws, heat, decay)
     return table
 
 
@@ -189,7 +176,7 @@ def _errors(study: BanditsStudy) -> list[Plan]:
 
 def _error(study: BanditsStudy, name: str, steps: int) -> Plan:
     facts = [study.num_rounds, study.seed_list, 1]
-    table = yield from _table(
+    table = yield from short.table(
         f"errors-{name.replace(', ', '-').replace('/', '')}-{steps}", facts, _error_table, study, name, steps
     )
     return table

@@ -2,8 +2,6 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +12,8 @@ from feelgood.linear import complexity, learn, lsvi_ase, mdps, schemes, theory
 from feelgood.linear.algorithms import ALGORITHMS, NUM_UPDATES, feel_good_options
 from feelgood.linear.errors import feel_good_error, stage_error
 from feelgood.parallel import over_devices
-from feelgood.runs import store
-from feelgood.studies.engine import Plan, Task
+from feelgood.studies import short
+from feelgood.studies.engine import Plan
 from feelgood.studies.regret.spec import RegretStudy, tuning_seeds
 
 # Sizes of the hypercube instance at which exponents are measured; the first is the base of both.
@@ -40,18 +38,6 @@ _SAMPLERS: dict[str, tuple[str, tuple, int, bool]] = {
 _MEASURED: dict[str, tuple] = {"lmc": (), "ulmc": (), "baoab": (1.0, 0.5)}
 
 
-def _table(name: str, facts: Any, make: Callable[..., Any], *arguments: Any) -> Plan:
-    """Part of a plan: requests the table `make(*arguments)`, stored under its name and a hash of `facts`."""
-    run = partial(_make, make, *arguments)
-    (table,) = yield [Task(name, f"{name}-{store.fingerprint(facts)}.parquet", run)]
-    return table
-
-
-def _make(make: Callable[..., Any], *arguments: Any) -> Any:
-    *own, _, _ = arguments  # no progress bar or checkpoint: these tasks are short
-    return make(*own)
-
-
 def _regrets(mdp, algorithm: str, num_episodes: int, scales: Sequence[Mapping[str, float]], seeds: Sequence[int]):
     """Regret of every episode, (len(scales), len(seeds), num_episodes)."""
 
@@ -72,7 +58,9 @@ def _tuned(study: RegretStudy, mdp_name: str, algorithm: str) -> Plan:
         return {}
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     facts = [points, study.num_episodes, study.tuning_seeds, NUM_UPDATES]
-    table = yield from _table(f"tune-{mdp_name}-{algorithm}", facts, _tuning_table, study, mdp_name, algorithm, points)
+    table = yield from short.table(
+        f"tune-{mdp_name}-{algorithm}", facts, _tuning_table, study, mdp_name, algorithm, points
+    )
     best = table.sort_values("regret", kind="stable").iloc[0]
     return {name: float(best[name]) for name in grid}
 
@@ -111,7 +99,7 @@ def _curve(study: RegretStudy, mdp_name: str, algorithm: str) -> Plan:
         choices["theory"] = ALGORITHMS[algorithm].theory
     facts = [choices, study.num_episodes, study.seeds or study.num_seeds, NUM_UPDATES]
     name = f"curves-{mdp_name}-{algorithm}"
-    return (yield from _table(name, facts, _curve_table, study, mdp_name, algorithm, choices))
+    return (yield from short.table(name, facts, _curve_table, study, mdp_name, algorithm, choices))
 
 
 def _curve_table(study: RegretStudy, mdp_name: str, algorithm: str, choices: Mapping[str, Mapping[str, float]]):
@@ -136,7 +124,7 @@ def _exponent(study: RegretStudy, algorithm: str, dimension: int, horizon: int) 
     scales = yield from _tuned(study, "hypercube", algorithm)
     facts = [scales, study.num_episodes, study.seeds or study.num_seeds, NUM_UPDATES]
     name = f"exponents-{algorithm}-{dimension}-{horizon}"
-    return (yield from _table(name, facts, _exponent_table, study, algorithm, dimension, horizon, scales))
+    return (yield from short.table(name, facts, _exponent_table, study, algorithm, dimension, horizon, scales))
 
 
 def _exponent_table(study: RegretStudy, algorithm: str, dimension: int, horizon: int, scales: Mapping[str, float]):
@@ -156,7 +144,9 @@ def _spend(study: RegretStudy, mdp_name: str, sampler: str) -> Plan:
     num_episodes = study.num_episodes // 2
     facts = [_SAMPLERS[sampler], scales, BUDGETS, num_episodes, study.seeds or study.num_seeds]
     name = f"budget-{mdp_name}-{sampler.split(',')[0]}"
-    return (yield from _table(name, facts, _budget_table, study.seed_list, num_episodes, mdp_name, sampler, scales))
+    return (
+        yield from short.table(name, facts, _budget_table, study.seed_list, num_episodes, mdp_name, sampler, scales)
+    )
 
 
 def _budget_table(seeds: Sequence[int], num_episodes: int, mdp_name: str, sampler: str, scales: Mapping[str, float]):
@@ -184,7 +174,7 @@ def _errors(study: RegretStudy) -> list[Plan]:
     num_episodes, seeds = min(study.num_episodes, 300), study.seed_list[:8]
     facts = [ERROR_STEPS, num_episodes, study.seeds or len(seeds)]
     return [
-        _table(f"errors-{name}", [*facts, arguments], _error_table, name, num_episodes, seeds)
+        short.table(f"errors-{name}", [*facts, arguments], _error_table, name, num_episodes, seeds)
         for name, arguments in _MEASURED.items()
     ]
 
@@ -249,7 +239,7 @@ def _error_table(name: str, num_episodes: int, seeds: Sequence[int]):
 
 
 def _complexity(study: RegretStudy) -> list[Plan]:
-    return [_table(f"complexity-{name}", [], _complexity_table, name) for name in complexity.SCHEMES]
+    return [short.table(f"complexity-{name}", [], _complexity_table, name) for name in complexity.SCHEMES]
 
 
 def _complexity_table(name: str):

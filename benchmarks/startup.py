@@ -36,7 +36,7 @@ def stop():
 from feelgood.cli import work
 spent = {"imports": 0.0, "trace": 0.0, "lower": 0.0, "compile": 0.0}
 work.set_up_jax()
-import jax, feelgood.training.batch as batch, feelgood.training.external as external
+import jax, feelgood.training.batch as batch, feelgood.training.external_run as external
 if sys.argv[2] == "run":
     import feelgood.studies.nchain.study
 else:
@@ -52,7 +52,7 @@ def listen(event, seconds, **kwargs):
 
 jax.monitoring.register_event_duration_secs_listener(listen)
 batch.Progress = lambda *args: stop()
-learn = external._Run._learn
+learn = external.Run._learn
 
 def learn_and_stop(run):
     before = run.counters.gradients
@@ -61,7 +61,7 @@ def learn_and_stop(run):
         jax.block_until_ready(run.agent)
         stop()
 
-external._Run._learn = learn_and_stop
+external.Run._learn = learn_and_stop
 from feelgood import cli
 cli.main(sys.argv[2:])
 """

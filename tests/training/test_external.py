@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from feelgood import agents
 from feelgood.envs.external import gym_environment, vector_environment
-from feelgood.training import checkpoint, external
+from feelgood.training import checkpoint, external, external_run
 from feelgood.training.acting import deal
 from feelgood.training.batch import Interrupted
 from feelgood.training.config import ExternalConfig
@@ -109,14 +109,14 @@ def compiled_once():
 @pytest.fixture
 def at_once(monkeypatch):
     """The training waits for each evaluation, so it is where the newest point of the curve is."""
-    submit = external.Evaluator.submit
+    submit = external_run.Evaluator.submit
 
     def wait(evaluator, key, agent):
         future = submit(evaluator, key, agent)
         future.exception(60)
         return future
 
-    monkeypatch.setattr(external.Evaluator, "submit", wait)
+    monkeypatch.setattr(external_run.Evaluator, "submit", wait)
 
 
 @pytest.fixture(scope="module", params=[CONFIG, TAKING_TURNS], ids=["together", "taking turns"])
@@ -124,7 +124,7 @@ def finished(request):
     """A run that went to its end, with all that it was."""
     runs = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(external._Run, "close", lambda run: runs.append(run))
+        patch.setattr(external_run.Run, "close", lambda run: runs.append(run))
         outcome = train(ENVIRONMENT, make_agent, request.param, HYPER, seed=3)
     host_run = runs[0]
     yield outcome, host_run
@@ -211,7 +211,7 @@ class Killed(Exception):
 
 
 def test_a_run_that_dies_goes_on_from_its_last_checkpoint_with_agent_replay_and_curve(tmp_path, monkeypatch):
-    saved, checkpoint = [], external._Run._checkpoint
+    saved, checkpoint = [], external_run.Run._checkpoint
 
     def watched(run):
         copies = jax.tree.map(np.array, (run.agent, run.lanes))
@@ -222,21 +222,21 @@ def test_a_run_that_dies_goes_on_from_its_last_checkpoint_with_agent_replay_and_
         if point.step >= 160:
             raise Killed
 
-    monkeypatch.setattr(external._Run, "_checkpoint", watched)
+    monkeypatch.setattr(external_run.Run, "_checkpoint", watched)
     settings = {"folder": tmp_path / "run", "label": "telling", "checkpoint_seconds": 0.0}
     with pytest.raises(Killed):
         train(ENVIRONMENT, make_agent, TAKING_TURNS, HYPER, 3, report=die, **settings)
     turns, agent, lanes, curve = saved[-1]
     assert turns * 2 >= 158  # a checkpoint every turn; the evaluation may arrive in its own turn, before the checkpoint
     # Rows that arrived after the checkpoint have been written by then, as a killed process leaves them.
-    restored, said, begin = [], [], external._Run._begin
+    restored, said, begin = [], [], external_run.Run._begin
 
     def begun(run):
         copies = jax.tree.map(np.array, (run.agent, run.lanes))
         restored.append((run.counters.turns, *copies, run.curve.rows.copy()))
         return begin(run)
 
-    monkeypatch.setattr(external._Run, "_begin", begun)
+    monkeypatch.setattr(external_run.Run, "_begin", begun)
     outcome = train(ENVIRONMENT, make_agent, TAKING_TURNS, HYPER, 3, say=said.append, **settings)
     assert said == [f"continuing from step {turns * 2}; the environments begin new episodes"]
     assert restored[0][0] == turns
@@ -281,7 +281,7 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path):
 
 def test_ctrl_c_while_only_evaluations_are_left_keeps_the_training(tmp_path, monkeypatch):
     settings, go_on = {"folder": tmp_path, "label": "telling"}, threading.Event()
-    seat, keep_end = external.Evaluator._seat, external._Run._keep_end
+    seat, keep_end = external_run.Evaluator._seat, external_run.Run._keep_end
 
     def slow(evaluator, place, asked):
         if not go_on.wait(60):
@@ -294,8 +294,8 @@ def test_ctrl_c_while_only_evaluations_are_left_keeps_the_training(tmp_path, mon
         threading.Timer(1.0, go_on.set).start()
 
     with monkeypatch.context() as patch:
-        patch.setattr(external.Evaluator, "_seat", slow)
-        patch.setattr(external._Run, "_keep_end", stop_then)
+        patch.setattr(external_run.Evaluator, "_seat", slow)
+        patch.setattr(external_run.Run, "_keep_end", stop_then)
         with pytest.raises(Interrupted):
             train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, **settings)
     said = []
@@ -306,14 +306,14 @@ def test_ctrl_c_while_only_evaluations_are_left_keeps_the_training(tmp_path, mon
 
 
 def test_training_goes_on_while_an_evaluation_takes_its_time(monkeypatch):
-    trained, seat, keep_end = threading.Event(), external.Evaluator._seat, external._Run._keep_end
+    trained, seat, keep_end = threading.Event(), external_run.Evaluator._seat, external_run.Run._keep_end
 
     def slow(evaluator, place, asked):
         assert trained.wait(20)  # so the training must not wait for it
         seat(evaluator, place, asked)
 
-    monkeypatch.setattr(external.Evaluator, "_seat", slow)
-    monkeypatch.setattr(external._Run, "_keep_end", lambda run: (trained.set(), keep_end(run)))
+    monkeypatch.setattr(external_run.Evaluator, "_seat", slow)
+    monkeypatch.setattr(external_run.Run, "_keep_end", lambda run: (trained.set(), keep_end(run)))
     config = dataclasses.replace(CONFIG, evaluation_period=8)
     outcome = train(ENVIRONMENT, make_agent, config, HYPER, 3, num_evaluators=1)
     assert [point.step for point in outcome.curve] == list(range(0, 241, 8))
@@ -347,7 +347,7 @@ def test_evaluations_that_do_not_end_are_cut_off_with_one_message():
 
 def test_every_second_it_says_how_far_it_is_and_how_fast(monkeypatch):
     clock, ticks = itertools.count(0.0, 0.25), []
-    monkeypatch.setattr(external, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(external_run, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, tick=lambda step, speed: ticks.append((step, speed, next(clock))))
     steps, speeds, times = np.transpose(ticks)
     assert len(ticks) > 10
@@ -378,7 +378,7 @@ def test_several_chains_are_different_draws_that_share_the_environments():
 
 def watch_acting(monkeypatch):
     """Lists that fill up with the newest parameters and those of the draws that act, turn by turn."""
-    params, acting, act = [], [], external._Run._act
+    params, acting, act = [], [], external_run.Run._act
     first = lambda state: np.asarray(jax.tree.leaves(state.sampler.params)[0])
 
     def watched(run, arrival):
@@ -387,7 +387,7 @@ def watch_acting(monkeypatch):
         acting.append(first(run.lanes.draws))
         return actions
 
-    monkeypatch.setattr(external._Run, "_act", watched)
+    monkeypatch.setattr(external_run.Run, "_act", watched)
     return params, acting
 
 
@@ -420,7 +420,7 @@ def test_a_draw_can_act_for_longer(monkeypatch):
 @pytest.mark.parametrize("num_chains", [1, 2])
 def test_draws_of_an_ensemble_share_its_prior_networks(monkeypatch, num_chains):
     runs = []
-    monkeypatch.setattr(external._Run, "close", lambda run: (runs.append(run), run.evaluator.close()))
+    monkeypatch.setattr(external_run.Run, "close", lambda run: (runs.append(run), run.evaluator.close()))
     make = lambda spaces, hyper: agents.make_agent(
         "bootstrapped_dqn", spaces, {"step_size": hyper["step_size"]}, agents.Options(hidden=(8,), num_members=3)
     )
@@ -482,7 +482,7 @@ def test_environments_begin_anew_at_times_of_their_own(monkeypatch):
         return np.stack([each.unwrapped.seen() for each in env.envs])
 
     runs = []
-    monkeypatch.setattr(external._Run, "close", lambda run: (runs.append(run), run.evaluator.close()))
+    monkeypatch.setattr(external_run.Run, "close", lambda run: (runs.append(run), run.evaluator.close()))
     config = dataclasses.replace(CONFIG, num_steps=80, num_stagger_turns=8, n_step=1)
     train(ENVIRONMENT._replace(reset_lanes=reset_lanes), make_agent, config, HYPER, 0)
     assert [np.flatnonzero(mask).tolist() for mask in begun] == [[1], [2], [3]]
@@ -549,7 +549,7 @@ def test_any_error_of_the_journal_is_heard_of_and_nothing_hangs(tmp_path, monkey
 
 @pytest.mark.usefixtures("at_once")
 def test_a_last_checkpoint_that_cannot_be_written_is_said(tmp_path, monkeypatch):
-    save, keep_end, is_full = checkpoint.save, external._Run._keep_end, threading.Event()
+    save, keep_end, is_full = checkpoint.save, external_run.Run._keep_end, threading.Event()
 
     def refuse(path, tree, label, **settings):
         if is_full.is_set():
@@ -570,7 +570,7 @@ def test_a_last_checkpoint_that_cannot_be_written_is_said(tmp_path, monkeypatch)
         train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, report=stop, folder=tmp_path / "a")
     # A run that got to its end is not lost with the disk.
     is_full.clear()
-    monkeypatch.setattr(external._Run, "_keep_end", fill_the_disk)
+    monkeypatch.setattr(external_run.Run, "_keep_end", fill_the_disk)
     said = []
     assert len(train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, folder=tmp_path / "b", say=said.append).curve) == 4
     assert len(said) == 1
@@ -682,9 +682,9 @@ def test_an_evaluation_whose_policy_is_lost_leaves_the_curve_and_is_reported(tmp
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(external.Evaluator, "_seat", lambda evaluator, place, asked: threading.Event().wait(600))
-        patch.setattr(external.Evaluator, "close", lambda evaluator: None)
-        patch.setattr(external._Run, "_keep_end", lambda run: (run._checkpoint(), die(run)))
+        patch.setattr(external_run.Evaluator, "_seat", lambda evaluator, place, asked: threading.Event().wait(600))
+        patch.setattr(external_run.Evaluator, "close", lambda evaluator: None)
+        patch.setattr(external_run.Run, "_keep_end", lambda run: (run._checkpoint(), die(run)))
         with pytest.raises(Killed):
             train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, **settings)
     lost = tmp_path / "evaluating-80.npz"
@@ -778,9 +778,9 @@ def test_learning_starts_while_actions_are_still_being_chosen(monkeypatch):
         assert begun.wait(30), "nobody learns while a group waits for its actions"
         return step(group, actions)
 
-    learn = external._Run._learn
+    learn = external_run.Run._learn
     monkeypatch.setattr(Group, "_step", later)
-    monkeypatch.setattr(external._Run, "_learn", lambda run: (learn(run), begun.set()))
+    monkeypatch.setattr(external_run.Run, "_learn", lambda run: (learn(run), begun.set()))
     outcome = train(ENVIRONMENT, make_agent, CONFIG, HYPER, seed=0)
     assert outcome.num_steps == CONFIG.num_steps
     assert outcome.seconds["stepping"] > 0

@@ -30,5 +30,5 @@ def test_factors_and_solutions_are_those_of_numpy(d):
 
 
 @pytest.mark.parametrize("matrix", [[[1.0, 2.0], [2.0, 1.0]], [[0.0, 0.0], [0.0, 1.0]], [[np.nan, 0.0], [0.0, 1.0]]])
-def test_what_has_no_factor_gives_none(matrix):
+def test_matrices_without_a_factor_give_none(matrix):
     assert jnp.isnan(algebra.cholesky(jnp.asarray(matrix))).all()

@@ -186,7 +186,7 @@ def test_a_figure_shows_the_mean_over_seeds(inside):
     np.testing.assert_allclose(line.get_ydata(), mean, rtol=1e-3)
 
 
-def test_policies_from_inside_xla_earn_outside_what_their_curves_say(inside):
+def test_functional_policies_have_the_returns_of_their_curves_outside_xla(inside):
     # The N-chain is deterministic, so one episode tells all.
     last = inside.curve.groupby("seed")["return"].last()
     np.testing.assert_allclose([policy.evaluate(1).item() for policy in inside.policies], last, rtol=1e-5)
@@ -401,7 +401,7 @@ def test_control_names_members_of_the_zoo_and_their_hyper_parameters():
         ("dqn", nchain(4), {"num_envs": 2}, "setting must be one of"),
     ],
 )
-def test_what_does_not_fit_is_named_before_anything_runs(agent, env, settings, message):
+def test_mismatched_shapes_are_named_before_anything_runs(agent, env, settings, message):
     with pytest.raises(ValueError, match=message):
         feelgood.train(agent, env, **settings)
 

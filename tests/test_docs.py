@@ -55,7 +55,7 @@ SOURCES = sorted(path for path in (ROOT / "src").rglob("*.py") if EXAMPLE.search
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=name_of)
-def test_the_examples_in_docstrings_give_what_they_say(source, monkeypatch):
+def test_the_examples_in_docstrings_print_their_output(source, monkeypatch):
     monkeypatch.chdir(ROOT)
     module = ".".join(source.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
     failed, attempted = doctest.testmod(importlib.import_module(module))
@@ -273,7 +273,7 @@ def test_a_command_that_would_be_refused_is_found_out(line):
         check_command(line)
 
 
-def test_every_command_and_study_is_told_of_somewhere():
+def test_every_command_and_study_is_documented():
     lines = [words_of(line) for page in PAGES for line in commands(page)]
     called = {words[1] for words in lines if words[0] == "feelgood"}
     studied = {words[2] for words in lines if words[:2] == ["feelgood", "run"]} | ({"sweep"} & called)

@@ -61,7 +61,7 @@ def test_a_sampler_of_your_own_learns():
 
 
 @pytest.mark.parametrize("step_size", [0.1])
-def test_the_tamed_sampler_moves_as_its_equation_says(step_size):
+def test_the_tamed_sampler_follows_its_equation(step_size):
     sampler = load("own_sampler").tamed(step_size, np.inf)
     start = np.float32([3.0, 4.0])
     state, info = sampler.step(jax.random.key(0), sampler.init({"w": start}), lambda tree: (tree["w"] ** 2).sum() / 2)

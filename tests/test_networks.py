@@ -54,7 +54,7 @@ def test_he_weights_have_variance_two_over_the_inputs_and_no_bias():
     assert not layer.bias.any()
 
 
-def test_layers_with_he_weights_keep_the_size_of_what_passes_them():
+def test_layers_with_he_weights_keep_the_scale_of_activations():
     x = jax.random.normal(KEY, (64, 1000))
     power = lambda model: float(jnp.mean(jax.nn.relu(model(x)) ** 2))
     for hidden, shrinks in (([], 6), ([1000], 36)):
@@ -401,7 +401,7 @@ def test_fractions_are_midpoints_without_a_key_and_uniform_and_fresh_for_each_ob
     assert np.abs(np.sort(drawn.ravel()) - (np.arange(2000) + 0.5) / 2000).max() < 1.95 / np.sqrt(2000)
 
 
-def test_an_action_value_network_says_what_its_outputs_are_worth():
+def test_an_action_value_network_maps_outputs_to_values():
     net = network(lambda key: categorical(mlp(key, 3, [], 4), 2), lambda logits: logits.max(-1))
     assert net.values(net.apply(*net.init(KEY), jnp.ones((7, 3)))).shape == (7, 2)
     plain = network(lambda key: mlp(key, 3, [], 4))
@@ -419,7 +419,7 @@ def test_an_action_value_network_says_what_its_outputs_are_worth():
     ],
     ids=["mlp", "nature", "noisy", "ensemble with priors"],
 )
-def test_without_biases_a_network_scales_with_what_it_sees(make, shape):
+def test_a_network_without_biases_is_homogeneous_in_its_input(make, shape):
     model = make()
     seen = jax.random.uniform(KEY, (4, *shape))
     for scale_free in (zero_biases(model), he_weights(model)):

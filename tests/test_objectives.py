@@ -327,7 +327,7 @@ def test_values_are_the_means_of_distributions_with_any_leading_axes():
     assert quantile_values(Quantiles(jnp.array([[1.0, 3.0], [5.0, 6.0]]), jnp.array([0.25, 0.75]))).tolist() == [2, 5.5]
 
 
-def test_feel_good_is_about_the_values_behind_what_a_network_gives():
+def test_feel_good_uses_the_values_of_a_network_s_outputs():
     objective = feel_good(0.5, values=categorical_values(ATOMS))
     best = (softmax(np.asarray(LOGITS, np.float64)) @ ATOMS).max(-1)
     found = potential(objective, q, target_q, BATCH)(LOGITS)

@@ -33,7 +33,7 @@ def nchain(folder, *words):
 
 
 @pytest.mark.parametrize(("signum", "num_processes"), [(signal.SIGTERM, 2), (signal.SIGHUP, 1)])
-def test_a_study_that_a_signal_stops_leaves_checkpoints_and_says_how_to_go_on(tmp_path, signum, num_processes):
+def test_a_study_stopped_by_a_signal_keeps_checkpoints_and_prints_how_to_continue(tmp_path, signum, num_processes):
     # Under nohup the tests themselves ignore SIGHUP, and so would the study.
     hear = lambda: signal.signal(signum, signal.SIG_DFL)
     process = start(*nchain(tmp_path, "--num-processes", num_processes), start_new_session=True, preexec_fn=hear)

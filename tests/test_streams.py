@@ -28,7 +28,7 @@ def call(words, **settings):
 
 
 @pytest.mark.parametrize("kind", ["full disk", "closed pipe", "closed", "ASCII"])
-def test_a_study_finishes_whatever_becomes_of_its_output(tmp_path, kind):
+def test_a_study_finishes_when_its_output_fails(tmp_path, kind):
     words, settings = [*STUDY, "--output", str(tmp_path)], {}
     if kind == "full disk":
         with open("/dev/full", "w") as full:

@@ -366,7 +366,7 @@ def test_distributions_feel_good_and_underdamped_langevin_go_together(make):
     assert not np.array_equal(in_numpy(moved.sampler)[0], in_numpy(state.sampler)[0])
 
 
-def test_acting_goes_by_the_means_of_distributions():
+def test_acting_uses_the_means_of_distributions():
     network, objective = linear_c51()
     agent = value_agent(network, objective, samplers.langevin(0.1, 1.0))
     state = agent.init(jax.random.key(4))

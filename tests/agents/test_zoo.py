@@ -176,7 +176,7 @@ def test_only_ensembles_noisy_networks_and_drawn_quantiles_evaluate_at_random():
     assert random == {"bootstrapped_dqn", "noisynet_dqn", "iqn"}
 
 
-def test_noisy_layers_go_by_their_means_in_evaluation_where_asked():
+def test_noisy_layers_use_mean_weights_in_evaluation_if_requested():
     observations = jax.random.normal(jax.random.key(1), (200, 3))
     keys = jax.random.split(jax.random.key(2), 200)
     actions = {}
@@ -228,20 +228,20 @@ def test_the_double_option_lets_the_online_network_choose():
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
 
 
-def test_every_member_has_a_line_on_what_it_is_and_defaults_that_its_sampler_accepts():
+def test_every_agent_has_a_description_and_defaults_that_its_sampler_accepts():
     for name, recipe in ZOO.items():
         assert recipe.summary
         assert make_agent(name, SPACES, recipe.hyper, SMALL)
 
 
-def test_what_has_an_end_moves_to_it_linearly_and_the_rest_stays():
+def test_hyper_parameters_with_an_end_change_linearly_and_others_stay():
     hyper = {"step_size": 0.4, "step_size_end": 0.0, "average_decay": 0.9, "friction": 1.0, "friction_end": 3.0}
     assert anneal(hyper, 0.0) == hyper
     assert anneal(hyper, 0.25) == pytest.approx({**hyper, "step_size": 0.3, "friction": 1.5})
     assert anneal(hyper, 1.0) == pytest.approx({**hyper, "step_size": 0.0, "friction": 3.0})
 
 
-def test_every_end_is_that_of_a_hyper_parameter_beside_it():
+def test_every_end_belongs_to_a_hyper_parameter():
     for recipe in ZOO.values():
         assert all(name.removesuffix("_end") in recipe.hyper for name in recipe.hyper)
 
@@ -376,12 +376,12 @@ def test_any_member_learns_distributions_by_one_option_but_the_ensemble():
             make_agent("bootstrapped_dqn", SPACES, options=Options(critic=critic))
 
 
-def test_only_members_that_say_so_have_priorities():
+def test_only_prioritised_agents_have_priorities():
     assert {name for name in ZOO if make_agent(name, SPACES, options=SMALL).priorities} == {"prioritized_dqn"}
     assert make_agent("iqn", SPACES, options=Options(hidden=(), prioritized=True)).priorities is not None
 
 
-def test_what_differs_on_atari_is_a_hyper_parameter_and_lies_on_the_papers_grid():
+def test_atari_settings_are_hyper_parameters_on_the_papers_grid():
     for name, recipe in ZOO.items():
         assert make_agent(name, SPACES, recipe.atari, SMALL)
         assert set(recipe.raw) <= set(recipe.atari) <= set(recipe.hyper)
@@ -420,7 +420,7 @@ def test_wrong_options_are_refused_in_one_sentence():
 @pytest.mark.parametrize(
     ("name", "critic"), [("fg_ulmcdqn", "mean"), ("noisynet_dqn", "categorical"), ("dqn", "quantile")]
 )
-def test_fresh_networks_have_the_weights_that_were_asked_for(name, critic):
+def test_fresh_networks_have_the_requested_weights(name, critic):
     def largest(kind, **changes):
         options = dataclasses.replace(SMALL, critic=critic, **changes)
         state = make_agent(name, SPACES, options=options).init(jax.random.key(0))

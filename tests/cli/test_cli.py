@@ -120,7 +120,7 @@ def run_as(monkeypatch, study):
     monkeypatch.setattr(jax.config, "update", lambda *_: None)
 
 
-def test_a_keyboard_interrupt_says_how_to_go_on_and_ends_with_code_130(capsys, monkeypatch):
+def test_a_keyboard_interrupt_prints_how_to_continue_and_exits_with_130(capsys, monkeypatch):
     def study(options):
         raise KeyboardInterrupt
 
@@ -145,7 +145,7 @@ def test_a_study_that_refuses_gives_one_line_and_code_two(capsys, tmp_path):
     [MemoryError("no"), OverflowError("no"), RuntimeError("RESOURCE_EXHAUSTED: no")],
     ids=lambda error: type(error).__name__,
 )
-def test_what_a_machine_cannot_hold_gives_one_line_and_code_two(capsys, monkeypatch, error):
+def test_a_lack_of_memory_gives_one_line_and_code_two(capsys, monkeypatch, error):
     def study(options):
         raise error
 
@@ -279,7 +279,7 @@ def test_resume_goes_on_with_the_same_options_in_a_folder_that_was_moved(capsys,
     assert len(seen) == 1
 
 
-def test_a_resumed_study_that_is_stopped_says_how_to_go_on(capsys, monkeypatch, tmp_path):
+def test_a_resumed_study_that_is_stopped_prints_how_to_continue(capsys, monkeypatch, tmp_path):
     def study(options):
         raise KeyboardInterrupt
 

@@ -65,7 +65,7 @@ def test_complaints_are_one_sentence_on_a_terminal_too(monkeypatch):
         assert str(caught.value) == message
 
 
-def test_what_the_options_themselves_refuse_is_passed_on():
+def test_errors_of_the_options_are_raised():
     with pytest.raises(ValueError, match=r"^rate must not be negative$"):
         parse("--rate", "-1")
 

@@ -33,7 +33,7 @@ def contents(folder):
     return {file: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
-def test_plot_draws_what_was_asked_for_into_a_folder(capsys, studies, tmp_path):
+def test_plot_draws_the_requested_figures_into_a_folder(capsys, studies, tmp_path):
     before = contents(studies["nchain"])
     out = printed(capsys, "plot", studies["nchain"], "--kind", "lengths", "sweep", "-o", tmp_path / "figures")
     paths = [tmp_path / "figures" / f"{kind}.{ending}" for kind in ("lengths", "sweep") for ending in ("png", "pdf")]
@@ -43,7 +43,7 @@ def test_plot_draws_what_was_asked_for_into_a_folder(capsys, studies, tmp_path):
     assert contents(studies["nchain"]) == before
 
 
-def test_plot_writes_beside_the_tables_if_not_told_otherwise(capsys, studies, tmp_path):
+def test_plot_writes_next_to_the_tables_by_default(capsys, studies, tmp_path):
     shutil.copytree(studies["atari"], tmp_path / "run")
     printed(capsys, "plot", tmp_path / "run", "--kind", "curves")
     assert {file.name for file in (tmp_path / "run").iterdir()} == {"curves.parquet", "curves.png", "curves.pdf"}
@@ -56,13 +56,13 @@ def test_plot_writes_one_figure_in_the_format_of_its_file(capsys, studies, tmp_p
     assert file.read_bytes().startswith(start)
 
 
-def test_plot_prints_numbers_for_a_program_and_draws_only_the_agents_asked_for(capsys, studies):
+def test_plot_prints_json_and_draws_only_the_requested_agents(capsys, studies):
     charts = json.loads(printed(capsys, "plot", studies["nchain"], "--json", "--kind", "curves", "--agents", "dqn"))
     assert [chart["kind"] for chart in charts] == ["curves"]
     assert [[series["name"] for series in panel["series"]] for panel in charts[0]["panels"]] == [["DQN"], ["DQN"]]
 
 
-def test_plot_skips_what_cannot_be_drawn_unless_it_was_asked_for(capsys, studies):
+def test_plot_skips_impossible_figures_unless_requested(capsys, studies):
     kinds = [chart["kind"] for chart in json.loads(printed(capsys, "plot", studies["atari"], "--json"))]
     assert kinds == ["curves", "profiles"]
     said = refused(capsys, "plot", studies["atari"], "--json", "--kind", "curves", "aggregate")
@@ -83,7 +83,7 @@ def test_plot_refuses_in_a_sentence(capsys, studies, arguments, message):
     assert message in refused(capsys, "plot", studies["nchain"], *arguments)
 
 
-def test_compare_prints_a_table_a_sentence_and_what_weakens_it(capsys, studies):
+def test_compare_prints_a_table_a_sentence_and_its_weaknesses(capsys, studies):
     out = printed(capsys, "compare", f"{studies['atari']}:iqn", f"{studies['atari']}:fg_ulmcdqn")
     lines = out.splitlines()
     assert lines[3].split() == [

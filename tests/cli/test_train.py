@@ -126,7 +126,7 @@ def test_a_run_stopped_by_control_c_goes_on_where_it_stopped(stopped_and_continu
     assert not (folder / "checkpoint").exists()
 
 
-def test_only_options_that_were_asked_for_differ_from_those_of_such_an_environment(monkeypatch):
+def test_only_given_options_differ_from_those_of_such_an_environment(monkeypatch):
     def prepare(agent, env, seeds, hyper, options, env_settings, *, config):
         raise ValueError(f"told {options} {env_settings}")
 
@@ -239,7 +239,7 @@ def test_every_policy_of_a_run_is_evaluated_and_recorded(stopped_and_continued, 
     assert "holds no policy" in capsys.readouterr().err
 
 
-def test_a_policy_that_diverged_is_said_to_have(stopped_and_continued, capsys, tmp_path):
+def test_a_diverged_policy_is_reported(stopped_and_continued, capsys, tmp_path):
     policy = feelgood.load_policy(stopped_and_continued[0])
     lost = jax.tree.map(lambda leaf: leaf * jnp.nan if leaf.dtype == jnp.float32 else leaf, policy.state)
     feelgood.save_policy(tmp_path, dataclasses.replace(policy, state=lost))

@@ -138,7 +138,7 @@ class Corridor:
         return jax.tree.map(lambda a, b: jnp.where(timestep.step_type > 0, a, b), began, moved)
 
 
-def test_a_navix_environment_tells_truncations_from_terminations():
+def test_a_navix_environment_separates_truncation_from_termination():
     corridor = from_navix(Corridor())
     assert corridor.spec.observation_shape == (2, 2)
     assert corridor.spec.observation_dtype == np.uint8
@@ -180,6 +180,6 @@ class Parts(Walk):
         (lambda: from_gymnax(Parts()), "observations of an environment must be one array, got dict"),
     ],
 )
-def test_what_cannot_be_adapted_is_refused(adapt, words):
+def test_unknown_environments_are_refused(adapt, words):
     with pytest.raises(ValueError, match=words):
         adapt()

@@ -78,7 +78,7 @@ def test_states_of_any_pytree_pass():
         (environment(state=jnp.zeros(())), r"a state like that of reset, int32\[\], got float32\[\]"),
     ],
 )
-def test_what_is_wrong_with_an_environment_is_said_before_anything_runs(wrong, message):
+def test_a_wrong_environment_is_refused_before_training(wrong, message):
     train = lambda made: trainer(made, zoo_agent("dqn", Options()), FunctionalConfig())
     for use in (check_environment, functional_as_external, train):
         with pytest.raises(ValueError, match=message):

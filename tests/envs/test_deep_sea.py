@@ -118,7 +118,7 @@ def test_the_index_of_a_code_is_the_place_of_its_one():
         assert vector.tolist() == [float(place == code) for place in range(16)]
 
 
-def test_wind_stops_one_move_in_n_and_shakes_what_the_outer_cells_pay():
+def test_wind_stops_one_move_in_n_and_adds_noise_to_rewards():
     size, num = 4, 20_000
     environment = deep_sea(size, windy=True, mapping_seed=None, move_cost=0.0)
     assert environment.spec.is_random

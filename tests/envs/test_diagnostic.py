@@ -83,7 +83,7 @@ def test_greedy_actions_are_marked_with_their_ties():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_observations_are_as_the_spec_says(name):
+def test_observations_match_the_spec(name):
     problem = diagnostic.DIAGNOSTICS[name]()
     spec = problem.environment.spec
     _, observation = problem.environment.reset(jax.random.key(0))

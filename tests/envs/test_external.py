@@ -86,13 +86,13 @@ def test_learning_sees_the_sign_of_a_reward_and_evaluation_all_of_it():
     assert (lengths > 700).all()
 
 
-def test_pixels_are_scaled_as_asked_and_the_paper_s_are_not_scaled():
+def test_pixels_are_scaled_if_requested_but_not_in_the_paper_s_form():
     pixels = np.array([0, 128, 255], np.uint8)
     np.testing.assert_array_equal(atari("pong").decode(pixels), [0, 128, 255])
     np.testing.assert_allclose(atari("pong", pixel_scale=1 / 255).decode(pixels), [0, 128 / 255, 1], rtol=1e-6)
 
 
-def test_single_environments_can_begin_anew_and_the_others_go_on():
+def test_single_environments_can_reset_while_others_continue():
     environment = atari("freeway")
     env = environment.make(LANES, True)
     env.reset(seed=0)
@@ -162,7 +162,7 @@ class Endless(Continuous):
         ),
     ],
 )
-def test_what_cannot_be_trained_on_is_refused_in_one_sentence(make, sentence):
+def test_unsuitable_environments_are_refused_in_one_sentence(make, sentence):
     with pytest.raises(ValueError, match=sentence):
         make()
 

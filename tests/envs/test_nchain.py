@@ -118,7 +118,7 @@ def test_a_code_is_one_small_integer_and_decodes_to_the_same_observation(num_sta
         np.testing.assert_array_equal(decoded, observations)
 
 
-def test_the_spec_tells_shape_dtype_actions_and_length():
+def test_the_spec_has_shape_dtype_actions_and_length():
     spec = nchain(7, variant="paper").spec
     assert (spec.observation_shape, spec.observation_dtype, spec.num_actions) == ((7,), np.int8, 2)
     assert spec.max_episode_steps == 16

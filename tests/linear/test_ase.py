@@ -155,7 +155,7 @@ def test_stages_start_where_they_stopped():
 
 
 @pytest.mark.slow
-def test_momentum_is_kept_if_asked_for():
+def test_momentum_is_kept_if_requested():
     """Twice J steps with momentum kept in between are 2J steps, but for the noise, which is off."""
     options = {"loss_weight": 0.1, "inverse_temperature": 1e9, "keep_momentum": True}
     once = ase.lsvi_ase(MDP.features, 3, schemes.ulmc(0.3, 0.1, form="splitting"), num_updates=8, **options)
@@ -209,7 +209,7 @@ def test_gradients_are_counted():
     assert count(schemes.exact(), 1) == 0
 
 
-def test_what_is_measured_is_recorded_stage_by_stage():
+def test_measurements_are_recorded_for_each_stage():
     measure = lambda stage, start, steps: (stage.mean, start, jnp.int32(steps))
     learner = ase.lsvi_ase(
         MDP.features, 3, schemes.lmc(), num_updates=4, loss_weight=0.5, prior_variance=1.0, measure=measure

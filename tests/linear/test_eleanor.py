@@ -83,7 +83,7 @@ def search():
 
 @pytest.mark.parametrize("radius", [0.3, 1.0, 2.0])
 @pytest.mark.parametrize(("seed", "num_episodes"), [(0, 2), (4, 2), (31, 2), (42, 5), (44, 30), (57, 5)])
-def test_the_search_finds_what_brute_force_finds(brute_force, search, seed, num_episodes, radius):
+def test_the_search_agrees_with_brute_force(brute_force, search, seed, num_episodes, radius):
     mdp, data = instance(seed, num_episodes)
     found = search(mdp.features, data, radius, jax.random.key(0))
     best = float(brute_force(mdp.features, data, radius))

@@ -233,7 +233,7 @@ def simulate(kernel, precision, mean, start, num_steps, features, weight, num_ch
 
 
 @pytest.mark.parametrize(("name", "num_actions"), [("langevin", 2), ("exact", 4)])
-def test_bounds_enclose_what_simulation_shows(name, num_actions):
+def test_bounds_enclose_simulated_values(name, num_actions):
     """TV of histograms along one direction, a hundred thousand draws each, is below δ but for noise."""
     precision, mean, start, features = plane(num_actions, 3)
     weight, num_steps, num_chains = 0.8, 12, 100_000
@@ -302,11 +302,11 @@ def test_the_distance_of_the_target_to_its_tilt_is_bounded_for_many_actions():
         ("noise in params", np.inf),
     ],
 )
-def test_what_noise_makes_a_gradient_cost_by_hand(name, cost):
+def test_the_cost_of_noise_in_gradients_by_hand(name, cost):
     assert errors._noise_cost(KERNELS[name](0.1), jnp.float64) == pytest.approx(cost)
 
 
-def test_what_noise_makes_a_gradient_cost_in_the_closed_form_scheme():
+def test_the_cost_of_noise_in_gradients_in_the_closed_form_scheme():
     kernel = KERNELS["exact"](0.1)
     transition, noise = kernel.affine(jnp.array([0.0, 1.0]))
     move = transition[1, :, 0] - transition[0, :, 0]
@@ -431,7 +431,7 @@ def test_the_joint_error_by_hand():
         assert ours == pytest.approx(2 * scipy.stats.norm.cdf(shift / 2) - 1, abs=1e-5)
 
 
-def test_the_error_of_stage_1_is_averaged_over_what_the_sampler_draws():
+def test_the_error_of_stage_1_is_averaged_over_draws():
     """It errs only where w₂ > 0.15, which the sampler draws more often than the posterior does."""
     pdf = jax.scipy.stats.norm.pdf
 

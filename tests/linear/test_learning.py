@@ -132,7 +132,7 @@ def test_each_seed_is_its_own_run():
     assert not np.allclose(curves.regret[0], curves.regret[1])
 
 
-def test_values_are_truncated_to_what_is_left():
+def test_values_are_truncated_to_the_remaining_horizon():
     np.testing.assert_array_equal(learning.clip_values(jnp.array([-1.0, 1.0, 7.0]), 3), [0, 1, 3])
 
 

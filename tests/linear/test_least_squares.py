@@ -145,7 +145,7 @@ def test_opt_rlsvi_without_noise_is_the_recursion_in_numpy(small):
     assert min(*shares, 1 - sum(shares)) > 0.05  # all three cases occur
 
 
-def test_opt_rlsvi_truncates_only_when_asked(flat):
+def test_opt_rlsvi_truncates_only_if_requested(flat):
     mdp, _, data = flat
     values = lambda clip: (
         draws(ls.opt_rlsvi(mdp.features, 1, noise_scale=3.0, lower=5.0, upper=math.inf, clip=clip), data, 64).values

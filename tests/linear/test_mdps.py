@@ -101,7 +101,7 @@ def _arrays():
         (lambda f, m, w, i: (f, m, w, 99), "initial must be a law over 4 states or the number of one, got 99"),
     ],
 )
-def test_what_is_no_linear_mdp_is_named(spoil, message):
+def test_tables_that_are_no_linear_mdp_are_refused(spoil, message):
     with pytest.raises(ValueError, match=message):
         mdps.linear_mdp(*spoil(*_arrays()))
 

@@ -84,7 +84,7 @@ def test_prior_complexity_sums_stages_at_their_distance():
     assert given == pytest.approx(-sum(stages))
 
 
-def test_prior_complexity_grows_as_the_lemma_says():
+def test_prior_complexity_grows_as_in_the_lemma():
     # dH for each factor e in 1/ε, once ε is small
     step = theory.prior_complexity(5, 4, 1e-6) - theory.prior_complexity(5, 4, 1e-6 * math.e)
     assert step == pytest.approx(20, rel=1e-4)

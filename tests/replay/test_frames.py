@@ -180,7 +180,7 @@ def test_a_million_frames_of_atari_fit_into_eight_gigabytes():
         ({"num_groups": 2, "num_rows": 11}, "num_rows must be a multiple of num_groups = 2, got 11"),
     ],
 )
-def test_what_makes_no_sense_is_refused(change, named):
+def test_impossible_arguments_are_refused(change, named):
     settings = {"num_rows": 8, "num_lanes": 2, "stack": 4, **change}
     with pytest.raises(ValueError, match=named):
         frame_replay(**settings, frame_shape=(1,), frame_dtype=np.uint8, num_actions=2)

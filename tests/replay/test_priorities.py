@@ -80,7 +80,7 @@ def test_strata_share_the_draws_out_to_blocks_to_within_one():
         assert (np.abs(np.bincount(row // 10, minlength=10) - shares) < 2).all()
 
 
-def test_a_sum_forgets_what_was_there_before_even_if_it_was_huge():
+def test_a_sum_forgets_earlier_values_even_if_they_were_huge():
     table = made(9)
     state = table.set(table.init(), np.arange(9), np.ones(9))
     for _ in range(3):
@@ -120,7 +120,7 @@ def test_a_million_slots_keep_their_shares_to_the_last():
     assert stats.kstest(rest % 1000, stats.randint(0, 1000).cdf).pvalue > 1e-3
 
 
-def test_runs_side_by_side_draw_what_they_would_alone():
+def test_runs_in_a_batch_draw_the_same_as_alone():
     table = made(11)
     keys = jax.random.split(jax.random.key(0), 3)
     weights = np.random.default_rng(0).uniform(size=(3, 11)).astype(np.float32)

@@ -136,7 +136,7 @@ def test_a_sample_never_runs_from_the_newest_data_into_the_oldest():
 
 
 @pytest.mark.parametrize(("num_added", "valid"), [(3, [0, 1, 2]), (8, range(8)), (13, range(8))])
-def test_sampling_is_uniform_over_filled_slots_and_returns_what_they_hold(num_added, valid):
+def test_sampling_is_uniform_over_filled_slots_and_returns_their_contents(num_added, valid):
     made = ring(8, 2)
     state = functools.reduce(made.add, stream([""] * num_added), made.init())
     batch = made.sample(jax.random.key(0), state, 8000, DISCOUNT)

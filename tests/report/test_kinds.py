@@ -30,7 +30,7 @@ def tables(studies):
 
 
 @pytest.mark.parametrize(("study", "kind"), [(study, kind) for study, kinds in KINDS.items() for kind in kinds])
-def test_every_kind_is_made_and_drawn_with_what_it_says(tables, study, kind):
+def test_every_kind_of_chart_is_made_and_drawn(tables, study, kind):
     chart = make_chart(kind, tables[study])
     assert json.loads(json.dumps(chart))[0] == chart.kind == kind
     assert chart.table == MAKERS[kind].table
@@ -56,7 +56,7 @@ def test_every_kind_is_made_and_drawn_with_what_it_says(tables, study, kind):
                 np.testing.assert_allclose(line.get_xydata(), np.transpose([series.x, series.y]))
 
 
-def test_what_tables_suffice_for_is_found_by_their_columns(tables):
+def test_possible_charts_follow_from_the_columns(tables):
     for study, kinds in KINDS.items():
         assert set(kinds) <= set(available(tables[study]))
     assert available({"curves": pd.DataFrame({"seed": []}), "notes": pd.DataFrame({"x": [1]})}) == {}
@@ -113,13 +113,13 @@ def test_scores_of_different_units_are_not_averaged(tables, kind, study, what):
         make_chart(kind, tables[study])
 
 
-def test_scores_of_one_task_are_averaged_whatever_their_units(tables):
+def test_scores_of_one_task_are_averaged_in_any_unit(tables):
     curves = tables["atari"]["curves"]
     one = curves[curves["game"] == curves["game"].iloc[0]]
     assert make_chart("aggregate", {"curves": one}).panels
 
 
-def test_runs_that_diverged_are_told_of(tables):
+def test_diverged_runs_are_reported(tables):
     curves = tables["nchain"]["curves"].copy()
     assert "diverged" not in make_chart("curves", {"curves": curves}).note
     of_dqn = (curves["agent"] == "dqn") & (curves["length"] == 25)

@@ -60,7 +60,7 @@ def read(pages):
         ("atari", "curves"),
     ],
 )
-def test_a_page_holds_every_chart_with_what_is_behind_it(read, study, kinds):
+def test_a_page_holds_every_chart_with_its_data(read, study, kinds):
     page = read[study]
     charts = json.loads(page.scripts[0])
     assert [chart["kind"] for chart in charts] == kinds.split()
@@ -108,7 +108,7 @@ def test_a_hostile_title_and_folder_are_escaped(studies, tmp_path):
     assert any("<img src=x onerror=alert(1)>" in piece for piece in seen.text)
 
 
-def test_what_is_known_of_a_run_is_told_and_what_is_not_is_not_made_up(read):
+def test_a_page_shows_known_facts_of_a_run_only(read):
     text = "".join(read["nchain"].text)
     for piece in ("This study is not finished", "13,000 steps", "2 × cpu", "2 min", "0123456789", "jax 0.10.2"):
         assert piece in text, piece
@@ -237,7 +237,7 @@ def test_the_page_loads_without_errors_and_without_a_request(opened):
     )
 
 
-def test_the_policy_stops_what_a_page_must_not_do(opened):
+def test_the_content_policy_blocks_scripts_and_requests(opened):
     page = opened()
     done = page.execute_script(
         "const s = document.createElement('script'); s.textContent = 'window.bad = 1'; document.body.append(s);"

@@ -28,7 +28,7 @@ def log():
     return Log()
 
 
-def test_a_long_run_says_something_every_tenth_of_its_way(log):
+def test_a_long_run_reports_every_tenth_of_its_steps(log):
     with log.bar.task("alien", 100) as report:
         for chunk in range(101):
             log.now = 60.0 * chunk
@@ -55,7 +55,7 @@ def test_quick_work_has_one_line(log):
     assert log.lines == ["chain: at 10"]
 
 
-def test_what_is_left_is_reckoned_from_where_a_resumed_run_began(log):
+def test_the_remaining_time_counts_from_where_a_resumed_run_began(log):
     with log.bar.task("alien", 100) as report:
         report(Moment(None, "goes on at 50"))
         log.now = 100.0  # compiling

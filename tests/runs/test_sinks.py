@@ -29,7 +29,7 @@ def warned(*calls):
     return [str(each.message) for each in caught]
 
 
-def test_a_csv_holds_what_was_logged_at_once_and_is_continued(tmp_path):
+def test_a_csv_holds_rows_at_once_and_is_continued(tmp_path):
     path = tmp_path / "deep" / "log.csv"
     sink = csv(path)
     sink.log(1000, {"return": 1.5, "a, b": -2})

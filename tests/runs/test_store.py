@@ -70,7 +70,7 @@ def test_where_results_lie_does_not_make_them_another_study(tmp_path):
     assert manifest(tmp_path)["finished"] is True
 
 
-def test_fingerprints_tell_facts_apart():
+def test_fingerprints_of_different_facts_differ():
     assert store.fingerprint({"a": 1, "b": 2}, [3]) == store.fingerprint({"b": 2, "a": 1}, [3])
     others = [({"a": 1}, [3]), ({"a": 1, "b": 2}, [4]), ({"a": 1, "b": 2},), ([3], {"a": 1, "b": 2})]
     assert len({store.fingerprint(*facts) for facts in others}) == 4
@@ -90,7 +90,7 @@ def test_results_are_the_curves_where_there_are_some(tmp_path):
         feelgood.load_results(tmp_path, "sumary")
 
 
-def test_results_without_curves_are_the_only_table_or_the_one_asked_for(tmp_path):
+def test_results_without_curves_are_the_only_or_the_requested_table(tmp_path):
     store.write_text(tmp_path / "frontier.csv", OTHER.to_csv(index=False))
     pd.testing.assert_frame_equal(feelgood.load_results(tmp_path), OTHER)
     store.write_table(tmp_path / "budget.parquet", CURVES)
@@ -105,7 +105,7 @@ def test_a_table_in_two_forms_is_read_from_the_exact_one(tmp_path):
     assert feelgood.load_results(tmp_path)["seed"].dtype == "int32"
 
 
-def test_a_folder_without_results_says_why(tmp_path):
+def test_a_folder_without_results_is_refused_with_the_reason(tmp_path):
     with pytest.raises(ValueError, match="holds no results: it has no table"):
         feelgood.load_results(tmp_path)
     with pytest.raises(ValueError, match="holds no results: there is no such folder"):
@@ -185,7 +185,7 @@ def test_results_load_without_jax():
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "3", "null", '"study"', "", "{", "[" * 100_000])
-def test_what_is_no_manifest_is_refused_in_one_sentence(tmp_path, text):
+def test_a_broken_manifest_is_refused_in_one_sentence(tmp_path, text):
     path = tmp_path / "manifest.json"
     path.write_text(text)
     for read in (lambda: store.read_manifest(path), lambda: store.read_study(tmp_path)):
@@ -197,7 +197,7 @@ def test_what_is_no_manifest_is_refused_in_one_sentence(tmp_path, text):
     assert [file.name for file in tmp_path.iterdir()] == ["manifest.json"]
 
 
-def test_a_manifest_holds_command_arguments_seeds_and_what_is_known_in_the_end(tmp_path, monkeypatch):
+def test_a_manifest_holds_command_arguments_seeds_and_results(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/bin/feelgood", "run", "toy"])
     with store.recorded(tmp_path, "toy", Spec((1, 2), tmp_path), seeds={"reporting": range(3, 8)}) as facts:
         facts["workers"] = ["2 x cpu"]
@@ -242,7 +242,7 @@ def test_where_and_in_which_pieces_a_study_runs_does_not_make_it_another(tmp_pat
         pytest.fail("began")
 
 
-def test_a_manifest_tells_a_clean_commit_from_one_that_was_modified_since(tmp_path, monkeypatch):
+def test_a_manifest_marks_a_modified_commit(tmp_path, monkeypatch):
     git = lambda *words: subprocess.run(["git", "-C", str(tmp_path), *words], check=True, capture_output=True)
     package = tmp_path / "src" / "results"
     package.mkdir(parents=True)
@@ -266,7 +266,7 @@ def test_a_manifest_tells_a_clean_commit_from_one_that_was_modified_since(tmp_pa
 FILES = {"curves.parquet": "all the curves", "summary.csv": "means", "absent.csv": "not written"}
 
 
-def test_the_readme_says_in_words_what_lies_there(tmp_path):
+def test_the_readme_describes_every_file(tmp_path):
     spec, readme = Spec((1, 2), tmp_path), tmp_path / "README.md"
     with store.recorded(tmp_path, "toy", spec, seeds={"reporting": range(3, 8)}, files=FILES):
         assert "unfinished" in readme.read_text()
@@ -415,7 +415,7 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_not_taken_for_one(tmp_pa
             pytest.fail("began")
 
 
-def test_without_locks_in_the_file_system_a_warning_says_so(tmp_path, monkeypatch):
+def test_a_file_system_without_locks_gives_a_warning(tmp_path, monkeypatch):
     import fcntl
 
     def refuse(file, how):

@@ -151,7 +151,7 @@ def test_an_optax_chain_hands_the_key_through():
 
 
 @pytest.mark.parametrize("name", sorted(ADJUSTED))
-def test_samplers_that_need_more_than_one_gradient_say_that_they_are_no_transformation(name):
+def test_samplers_that_need_several_gradients_are_no_transformation(name):
     with pytest.raises(TypeError, match="cannot be an Optax transformation"):
         samplers.to_optax(ZOO[name](0.05, FLAT))
 

@@ -45,7 +45,7 @@ def test_linear_regression_matches_the_normal_equations():
     np.testing.assert_allclose(posterior.precision, jax.hessian(potential)(posterior.mean), rtol=1e-4, atol=1e-4)
 
 
-def test_exact_gaussian_has_the_mean_and_covariance_asked_for():
+def test_exact_gaussian_has_the_requested_mean_and_covariance():
     beta = 2.5
     draws, _ = draw(samplers.exact_gaussian(MEAN, PRECISION, beta), MEAN, 100_000)
     covariance = np.linalg.inv(PRECISION) / beta

@@ -152,7 +152,7 @@ def test_the_closed_form_keeps_its_digits_for_small_steps(x):
     np.testing.assert_allclose(c.noise_shared**2, step**2 * x / 2, rtol=1.1e-2)
 
 
-def test_the_closed_form_moves_as_its_coefficients_say():
+def test_the_closed_form_follows_its_coefficients():
     w, p = np.array(START, np.float64), np.zeros(3)
     transition, covariance, force = van_loan(STEP, FRICTION)
     s = np.sqrt(covariance[1, 1])

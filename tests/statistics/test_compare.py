@@ -76,7 +76,7 @@ def test_two_folders_are_compared_agent_by_agent(tmp_path):
     assert "Of 2 comparisons" in sentence(found)
 
 
-def test_single_agents_are_compared_whatever_their_names(tmp_path):
+def test_single_agents_of_any_name_are_compared(tmp_path):
     found = compare(read_side(side(tmp_path, "x", p=[2.0] * 5)), read_side(side(tmp_path, "y", q=[1.0] * 5)))
     assert found.rows["agent"].tolist() == ["p − q"]
 
@@ -87,7 +87,7 @@ def test_a_side_whose_runs_all_diverged_is_named(tmp_path):
         compare(read_side(x), read_side(y))
 
 
-def test_what_weakens_a_comparison_is_said(tmp_path):
+def test_weaknesses_of_a_comparison_are_reported(tmp_path):
     rows = pd.DataFrame({"agent": "a", "seed": [0, 1, 2, 0, 1, 2], "step": [0, 0, 0, 1000, 1000, 1000]})
     for name, end, returns in (("x", 1000, [1.0, 1, 1, 2, 3, np.nan]), ("y", 500, [1.0, 1, 1, 2, 2, 2])):
         (tmp_path / name).mkdir()

@@ -82,7 +82,7 @@ def test_the_interquartile_mean_leaves_a_quarter_out_at_each_end():
     assert statistics.interquartile_mean([np.array([0.0, 1, 1, 100])]) == 1
 
 
-def test_the_mean_weighs_tasks_alike_whatever_their_runs():
+def test_the_mean_weighs_tasks_equally_for_any_number_of_runs():
     assert statistics.mean([np.array([1.0]), np.array([4.0, 4, 4])]) == 2.5
 
 
@@ -241,7 +241,7 @@ def test_an_unknown_statistic_is_refused(call):
         call(tidy(SCORES), "iqn")
 
 
-def test_a_run_with_parameters_that_are_not_finite_diverged_whatever_it_scores():
+def test_a_run_with_infinite_parameters_counts_as_diverged():
     table = curves([[1.0, 2, 3], [1.0, 9, 9]]).assign(finite=[True, True, True, True, True, False])
     assert statistics.diverged(table) == "1 of 2 of a"
     assert final_scores(table, last=1)["score"].tolist() == pytest.approx([3, np.nan], nan_ok=True)

@@ -118,7 +118,7 @@ def test_intervals_are_those_of_the_normal_law():
     np.testing.assert_allclose(row["half"], 1.96 * np.std([1, 2, 3, 6], ddof=1) / 2)
 
 
-def test_weights_and_errors_are_drawn_and_told():
+def test_weights_and_errors_are_drawn_and_summarised():
     weights = pd.DataFrame(
         [
             {"draws": d, "temperature": h, "decay": p, "weight": w, "seed": s, "rounds": 50, "regret": 10 + w + s}

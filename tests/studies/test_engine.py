@@ -67,7 +67,7 @@ def shuffled(seed, under_way=None):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_results_come_in_the_order_of_plans_whatever_ends_first(tmp_path, seed):
+def test_results_come_in_the_order_of_plans(tmp_path, seed):
     made, under_way = [], []
     plans = [counting(100 * i, made, rounds=3 - i % 2) for i in range(6)]
     results = carry_out(plans, tmp_path, shuffled(seed, under_way))
@@ -84,7 +84,7 @@ def test_the_local_engine_ends_a_plan_before_it_begins_the_next(tmp_path):
     assert ended == ["0-3-1", "100-3-1"]
 
 
-def test_what_is_kept_is_not_made_again(tmp_path):
+def test_stored_tables_are_not_computed_again(tmp_path):
     made = []
     carry_out([counting(0, made)], tmp_path, shuffled(0))
     (tmp_path / "0-3-1.parquet").unlink()
@@ -132,7 +132,7 @@ def test_plans_that_need_nothing_are_carried_out_too(tmp_path):
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, ValueError("step_size must be positive")])
-def test_a_failure_is_passed_on_and_what_was_done_is_kept(tmp_path, failure):
+def test_a_failure_is_raised_and_finished_tables_are_kept(tmp_path, failure):
     made = []
 
     def first(tasks):
@@ -394,7 +394,7 @@ def failing(error):
         (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
     ],
 )
-def test_failures_on_ray_are_told_in_one_line_and_the_rest_is_cancelled(fake_ray, tmp_path, error, kind, message):
+def test_failures_on_ray_are_reported_in_one_line_and_the_rest_is_cancelled(fake_ray, tmp_path, error, kind, message):
     ray = fake_ray(CPUS)
     with pytest.raises(kind, match=message), engine.on_ray("") as remote:
         carry_out([counting(0, []), failing(error)], tmp_path, remote)
@@ -411,7 +411,7 @@ def test_a_cluster_that_is_not_there_is_named(fake_ray, tmp_path):
         carry_out([counting(0, [])], tmp_path, remote)
 
 
-def test_an_address_where_nobody_listens_is_told_at_once(fake_ray, monkeypatch, tmp_path):
+def test_an_address_without_a_cluster_is_reported_at_once(fake_ray, monkeypatch, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # ours, and not listening
         address = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -20,7 +20,7 @@ def finished(tmp_path_factory):
     return folder, paths, said
 
 
-def test_distances_are_on_disk_as_they_were_said(finished):
+def test_distances_on_disk_equal_the_printed_ones(finished):
     folder, paths, said = finished
     assert {path.name for path in paths} == {"distances.csv", "samplers.png", "samplers.pdf"}
     table = feelgood.load_results(folder)

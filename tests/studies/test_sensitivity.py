@@ -25,7 +25,7 @@ def test_bad_input_is_refused_in_one_sentence(settings, message):
     assert "\n" not in str(caught.value)
 
 
-def test_agents_have_what_is_varied_and_every_value_is_tried_once():
+def test_agents_have_the_varied_setting_and_every_value_is_tried_once():
     assert all(name in ZOO[agent].hyper for agent in AGENTS for name in VALUES)
     assert len(set(sensitivity.points())) == sum(map(len, VALUES.values()))
 

@@ -44,7 +44,7 @@ def test_bad_input_is_refused_in_one_sentence(settings, message):
         ({"grid": ("step_size=0.1,-0.1",)}, "step_size must be positive.*, got -0.1"),
     ],
 )
-def test_what_cannot_run_is_refused_before_anything_is_written(tmp_path, settings, message):
+def test_wrong_options_are_refused_before_anything_is_written(tmp_path, settings, message):
     study = SweepStudy(**{"agent": "ulmcdqn", **settings}, output=tmp_path / "new")
     with pytest.raises(ValueError, match=message) as caught:
         sweep.run(study)
@@ -92,7 +92,7 @@ def test_every_point_is_tried_and_the_best_go_on_to_fresh_seeds(swept, tmp_path)
     assert manifest["finished"] is True
 
 
-def test_both_scores_of_the_winner_are_said_and_which_one_to_report(swept):
+def test_both_scores_of_the_winner_are_printed_with_the_one_to_report(swept):
     (text,) = swept[2]
     assert "Of 6 points for ulmcdqn on nchain-25, step_size = 2, friction = 3 won." in text
     assert "on the 3 tuning seeds that chose it is 10.00; as the best of 6 it is too high on average" in text

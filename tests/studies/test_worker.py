@@ -151,7 +151,7 @@ def test_tasks_run_at_the_same_time(tasks, tmp_path):
         ("fork_and_die", ChildProcessError, "task short was lost: its process ended with code -9"),
     ],
 )
-def test_what_goes_wrong_is_said_here_and_the_others_keep_what_they_have(tasks, tmp_path, name, kind, message):
+def test_a_failed_task_is_reported_and_the_others_keep_their_results(tasks, tmp_path, name, kind, message):
     kept = tmp_path / "long.checkpoint.npz"
     fails = partial(tasks.after, str(kept), name)
     with pytest.raises(kind) as caught, in_processes(tmp_path, Watching(), 2) as engine:

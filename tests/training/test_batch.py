@@ -159,7 +159,7 @@ def test_a_batch_stopped_by_an_error_and_then_by_a_signal_ends_with_the_bits_of_
     assert jax.tree.leaves(curves.agents.sampler.params)[0].shape[0] == 3
 
 
-def test_the_end_is_kept_where_that_is_asked_for(tmp_path, undisturbed):
+def test_the_last_checkpoint_is_written_if_requested(tmp_path, undisturbed):
     path = tmp_path / "state.npz"
     run(path=path, keep_last=True)
     seen = []

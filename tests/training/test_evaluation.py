@@ -108,7 +108,7 @@ def played_by_hand(i):
 
 @pytest.mark.parametrize("num_places", [1, 3])
 @pytest.mark.parametrize("by_themselves", [False, True])
-def test_each_evaluation_is_what_it_would_be_alone(num_places, by_themselves):
+def test_each_evaluation_equals_the_same_evaluation_alone(num_places, by_themselves):
     log = []
     environment = TASK
     if by_themselves:
@@ -130,7 +130,7 @@ def test_each_evaluation_is_what_it_would_be_alone(num_places, by_themselves):
 
 
 @pytest.mark.parametrize(("action", "error"), [(9, RuntimeError), (10, SystemExit)])
-def test_what_fails_says_why_and_what_is_played_beside_and_after_it_does_not(action, error):
+def test_a_failed_evaluation_raises_and_others_continue(action, error):
     breaking = lambda *arguments: jnp.where(arguments[2]["best"] == 5, action, exploit(*arguments))
     these = evaluator(num_places=2, exploit=breaking)
     try:
@@ -170,7 +170,7 @@ class Endless(Counting):
         return seen, reward, False, False, info
 
 
-def test_closing_ends_what_is_played_and_what_waits():
+def test_closing_ends_active_and_waiting_evaluations():
     environment = TASK._replace(make=lambda num_envs, _: SyncVectorEnv([Endless] * num_envs))
     these = evaluator(environment, num_places=2, max_steps=10**9)
     futures = asked(these, range(4))

@@ -133,7 +133,7 @@ def finished(request):
         group.close()
 
 
-def test_what_is_stored_is_what_happened(finished):
+def test_stored_transitions_equal_observed_ones(finished):
     _, run = finished
     frames, ring, config = run.lanes.frames, run.steps.replay, run.config
     slots = np.arange(config.num_rows * config.num_lanes)
@@ -328,7 +328,7 @@ def test_the_last_evaluation_is_at_the_end(num_steps, steps):
     assert all(np.isfinite(point.return_) for point in outcome.curve)
 
 
-def test_a_point_that_no_turn_ends_at_is_left_out_and_the_next_is_told_of(tmp_path):
+def test_a_point_between_two_turns_is_left_out_and_the_next_is_reported(tmp_path):
     # Turns end at multiples of 4: none of them is in [78, 79), so the point at 78 is due together with the last.
     told, config = [], dataclasses.replace(CONFIG, num_steps=79, evaluation_period=39)
     outcome = train(ENVIRONMENT, make_agent, config, HYPER, 3, report=told.append, folder=tmp_path)
@@ -345,7 +345,7 @@ def test_evaluations_that_do_not_end_are_cut_off_with_one_message():
     ]
 
 
-def test_every_second_it_says_how_far_it_is_and_how_fast(monkeypatch):
+def test_progress_and_speed_are_reported_every_second(monkeypatch):
     clock, ticks = itertools.count(0.0, 0.25), []
     monkeypatch.setattr(external_run, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, tick=lambda step, speed: ticks.append((step, speed, next(clock))))
@@ -356,7 +356,7 @@ def test_every_second_it_says_how_far_it_is_and_how_fast(monkeypatch):
     np.testing.assert_allclose(np.diff(steps) / np.diff(times), speeds[1:], rtol=0.3)  # reading moves the clock
 
 
-def test_parameters_that_blow_up_end_the_run_and_are_said_to(tmp_path):
+def test_infinite_parameters_end_the_run_and_are_reported(tmp_path):
     config = dataclasses.replace(CONFIG, num_steps=480)
     outcome = train(ENVIRONMENT, make_agent, config, {"step_size": 1e30}, 0, folder=tmp_path)
     again = train(ENVIRONMENT, make_agent, config, {"step_size": 1e30}, 0, folder=tmp_path)
@@ -471,7 +471,7 @@ def test_a_group_tallies_episodes_and_changes_of_action():
     assert 0 < num_changes < num_followed
 
 
-def test_environments_begin_anew_at_times_of_their_own(monkeypatch):
+def test_environments_reset_at_their_own_times(monkeypatch):
     """Without it, environments that start alike stay alike."""
     begun = []
 
@@ -502,7 +502,7 @@ def test_an_episode_is_played_to_its_end_and_rewards_are_counted_once():
     np.testing.assert_array_equal(cut, np.full(3, 10))
 
 
-def test_stacks_move_on_and_begin_anew():
+def test_stacks_shift_and_reset():
     frames = lambda *values: np.array(values, np.uint8)[:, None]
     stacks = stacked(None, frames(1, 5), np.ones(2, bool), 3)
     np.testing.assert_array_equal(stacks[..., 0], [[1, 1, 1], [5, 5, 5]])
@@ -548,7 +548,7 @@ def test_any_error_of_the_journal_is_heard_of_and_nothing_hangs(tmp_path, monkey
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_last_checkpoint_that_cannot_be_written_is_said(tmp_path, monkeypatch):
+def test_a_last_checkpoint_that_cannot_be_written_is_reported(tmp_path, monkeypatch):
     save, keep_end, is_full = checkpoint.save, external_run.Run._keep_end, threading.Event()
 
     def refuse(path, tree, label, **settings):
@@ -577,7 +577,7 @@ def test_a_last_checkpoint_that_cannot_be_written_is_said(tmp_path, monkeypatch)
     assert "cannot be kept" in said[0]
 
 
-def test_what_a_dead_run_left_does_not_stand_in_the_way(tmp_path, monkeypatch):
+def test_files_of_a_killed_run_are_no_obstacle(tmp_path, monkeypatch):
     like = (np.zeros(3),)
     journal = Journal(tmp_path, "first", 10, 2, np.zeros((4, 4)))
     journal.snapshot(80, like)
@@ -597,7 +597,7 @@ def test_what_a_dead_run_left_does_not_stand_in_the_way(tmp_path, monkeypatch):
     again.close()
 
 
-def test_all_is_closed_whatever_fails_to_close(tmp_path, monkeypatch):
+def test_everything_is_closed_even_if_one_close_fails(tmp_path, monkeypatch):
     closed, close = [], Group.close
 
     def fail(group):

@@ -233,7 +233,7 @@ def test_runs_of_other_seeds_have_other_starts_minibatches_and_noise_and_no_key_
     assert len(np.unique(np.concatenate(starts))) == sum(map(len, starts))
 
 
-def test_slots_are_drawn_uniformly_from_what_is_stored():
+def test_slots_are_drawn_uniformly_from_stored_transitions():
     slots = np.concatenate([log_of(run)["batch"].slot[40:].ravel() for run in range(3)])
     counts = np.bincount(slots, minlength=30)
     # 540 draws over 30 slots: χ² with 29 degrees of freedom, 99.9% quantile.
@@ -266,7 +266,7 @@ def test_going_right_all_the_way_is_a_success_every_episode_and_returns_ten():
     assert (second.num_episodes, second.num_successes, second.first_success, second.training_return) == (8, 8, 4, 80)
 
 
-def test_going_left_is_never_a_success_and_says_so_by_the_length_of_the_period():
+def test_going_left_never_counts_as_success():
     initial, (first, _) = walk(0)
     # The first step reaches the left end, the other twelve are paid there.
     assert initial == first.evaluation == pytest.approx(0.012)
@@ -354,7 +354,7 @@ def test_the_same_seed_and_hyper_parameters_give_the_same_bits_in_every_lane():
 
 
 @pytest.mark.parametrize("bad", [np.nan, 1e30])
-def test_a_run_that_diverges_says_so_and_leaves_the_others_bits_alone(bad):
+def test_a_diverged_run_is_marked_and_does_not_change_the_others(bad):
     state, record = train([0.05, 0.05, 0.05])
     beside, with_bad = train([0.05, bad, 0.05])
     assert record.is_finite.all()
@@ -402,7 +402,7 @@ def test_evaluating_more_often_or_with_other_keys_changes_no_bit_of_the_training
     assert same(state, train([0.05] * 3)[0])
 
 
-def test_the_schedule_says_what_the_hyper_parameters_are_in_each_block():
+def test_the_schedule_sets_the_hyper_parameters_of_each_block():
     # The spy writes the step size of its update in place of the target's value.
     def make(spaces, hyper):
         agent = spy(NUM_UPDATES)(spaces, hyper)

@@ -154,7 +154,7 @@ def test_the_values_of_a_policy_are_those_of_its_network_of_each_chain_and_of_ea
         blind.values(observations)
 
 
-def test_an_evaluation_is_what_the_policy_would_earn_by_hand(policy):
+def test_an_evaluation_equals_the_return_of_a_manual_loop(policy):
     possible = played(lambda seen: greedy(policy.state, seen), range(-2, 3))
     returns = policy.evaluate(30, seed=1)
     assert returns.shape == (30,)
@@ -184,7 +184,7 @@ def test_a_member_of_an_ensemble_is_drawn_by_the_seed():
     assert chosen[0] == chosen[2] != chosen[1]
 
 
-def test_what_was_saved_comes_back(policy, folder):
+def test_a_saved_policy_is_restored(policy, folder):
     assert sorted(path.name for path in folder.iterdir()) == ["policy.json", "policy.npz"]
     loaded = load_policy(folder)
     assert (loaded.agent, loaded.origin, loaded.options) == ("dqn", policy.origin, policy.options)
@@ -356,7 +356,7 @@ def test_the_module_of_an_environment_is_imported_only_if_that_is_allowed(folder
         load_policy(folder, allow_import=True)
 
 
-def test_what_is_your_own_must_be_given_again(tmp_path, policy):
+def test_own_functions_must_be_passed_again(tmp_path, policy):
     environment = own(Line)
     mine = Policy(environment, policy.make_agent, policy.hyper, policy.state, origin=Origin("own", "Line"))
     save_policy(tmp_path, mine)
@@ -386,7 +386,7 @@ def frames_of(path):
     return found
 
 
-def test_a_film_shows_what_the_environment_renders_and_says_what_was_earned(tmp_path, policy):
+def test_a_film_shows_rendered_frames_and_reports_the_return(tmp_path, policy):
     earned = policy.record(tmp_path / "new" / "line.gif", seed=3, frames_per_second=20)
     frames = frames_of(tmp_path / "new" / "line.gif")
     assert [(size, duration) for size, duration, _ in frames] == [((5, 4), 50)] * (LENGTH + 1)
@@ -399,7 +399,7 @@ def test_a_film_shows_what_the_environment_renders_and_says_what_was_earned(tmp_
     assert len(frames_of(tmp_path / "short.gif")) == 3
 
 
-def test_a_film_of_images_shows_what_the_agent_sees_enlarged(tmp_path):
+def test_a_film_of_image_observations_shows_them_enlarged(tmp_path):
     policy = untrained(environment=own(Images), origin=Origin("own", "Images"))
     assert policy.record(tmp_path / "grey.gif") == 4
     frames = frames_of(tmp_path / "grey.gif")

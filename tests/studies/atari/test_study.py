@@ -89,7 +89,7 @@ def test_bad_input_is_refused_in_one_sentence(settings, message):
         ({"reference": (Path("nowhere.csv"),)}, "reference nowhere.csv cannot be read"),
     ],
 )
-def test_what_cannot_run_is_refused_before_anything_is_written(tmp_path, settings, message):
+def test_wrong_options_are_refused_before_anything_is_written(tmp_path, settings, message):
     with pytest.raises(ValueError, match=message) as caught:
         atari.run(AtariStudy(output=tmp_path / "new", **settings))
     assert "\n" not in str(caught.value)
@@ -137,7 +137,7 @@ def test_the_papers_protocol_is_written_out_in_full():
     assert len(atari.runs_of(study)) == 8 * 9 * 5
 
 
-def test_what_is_given_replaces_the_preset_and_the_rest_stays():
+def test_given_options_replace_the_preset_s():
     emulator, config = ("pixel_scale=0.5", "sticky=0"), ("num_envs=60", "discount=1", "priority_exponent=0")
     study = AtariStudy("dopamine", games=("pong",), env_settings=emulator, config=config, seeds=("7", "3"))
     assert (study.games, study.seed_list, study.num_seeds) == (("pong",), [7, 3], 2)
@@ -189,7 +189,7 @@ def test_sensitivity_presets_are_those_of_the_paper():
     assert len(atari.runs_of(gamma)) == 5 * len(frictions)
 
 
-def test_runs_have_atari_hyper_parameters_double_targets_and_what_was_asked_for():
+def test_runs_have_atari_hyper_parameters_double_targets_and_the_requested_options():
     study = AtariStudy(agents=("fg_ulmcdqn", "ulmcdqn"), hyper=("friction=7",), vary=("bias_factor=1,2",), num_seeds=2)
     runs = atari.runs_of(study)
     assert [(run.seed, run.label) for run in runs] == [
@@ -329,7 +329,7 @@ def test_a_run_whose_table_is_there_loses_its_checkpoint_and_one_without_keeps_i
     assert not json.loads((tmp_path / "manifest.json").read_text())["finished"]
 
 
-def test_varied_runs_are_told_apart_and_shown_by_value(tmp_path, fake_runs):
+def test_varied_runs_are_separate_and_shown_by_value(tmp_path, fake_runs):
     fake_runs(lambda run: 100 * run.point["feel_good_weight"] + run.seed)
     study = AtariStudy(agents=("fg_ulmcdqn",), vary=("feel_good_weight=1,0.1",), num_seeds=2, output=tmp_path)
     shown = []

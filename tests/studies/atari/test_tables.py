@@ -83,7 +83,7 @@ def test_a_run_that_diverged_has_a_maximum_but_no_last_evaluations():
     assert run["diverged"]
 
 
-def test_a_summary_has_means_over_seeds_with_students_intervals_beside_the_papers():
+def test_a_summary_has_means_over_seeds_with_t_intervals_and_the_papers():
     curves = pd.concat(
         [
             curve("hero", "fg_ulmcdqn", 0, [0, *[10] * 6, *[20] * 5, 50]),
@@ -160,7 +160,7 @@ def test_the_interquartile_mean_is_over_all_games_and_seeds_of_agents_that_have_
     assert table.loc["c51", ["iqm_low", "iqm_high", "mean_low", "mean_high"]].isna().all()
 
 
-def test_the_page_has_every_number_and_names_what_diverged():
+def test_the_page_has_every_number_and_names_diverged_runs():
     curves = pd.concat(
         [
             curve("venture", "fg_ulmcdqn", 0, [0, 100, 200]),

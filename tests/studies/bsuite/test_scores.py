@@ -74,7 +74,7 @@ def bandit_runs(agent, returns):
     )
 
 
-def test_each_seed_has_a_score_and_the_table_says_what_it_rests_on():
+def test_each_seed_has_a_score_and_the_table_names_its_basis():
     runs = pd.concat([bandit_runs("dqn", [[90, 70], [100, 100]]), bandit_runs("ensemble_dqn", [[60, 50], [50, 40]])])
     summary = summarise(runs)
     # Mean regrets of 0.2 and 0, against 0.5; then 0.45 and 0.55, which is worse than chance.

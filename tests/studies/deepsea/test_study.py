@@ -83,7 +83,7 @@ def test_a_small_sea_is_solved_and_the_batch_ends_then(watched, tmp_path):
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "cut" / "episodes.csv"), runs)
 
 
-def test_runs_that_solve_nothing_are_empty_and_mappings_follow_the_seeds_if_asked(watched, tmp_path):
+def test_unsolved_runs_are_empty_and_mappings_follow_the_seeds_if_requested(watched, tmp_path):
     options = {"sizes": (6,), "agents": ("dqn",), "num_episodes": 10, "seeds": ("3", "7"), "mapping": "per-run"}
     module.run(DeepSeaStudy(**options, windy=True, output=tmp_path), report=lambda _: None)
     runs = pd.read_csv(tmp_path / "episodes.csv")

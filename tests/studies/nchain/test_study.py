@@ -47,7 +47,7 @@ def test_bad_input_is_refused_in_one_sentence(settings, message):
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_given_replaces_the_preset_and_the_rest_stays():
+def test_given_options_replace_the_preset_s():
     study = NChainStudy("paper", lengths=(10,))
     assert study.lengths == (10,)
     rest = {name: value for name, value in nchain._PRESETS["paper"].items() if name != "lengths"}
@@ -121,7 +121,7 @@ def test_tuning_halves_on_seeds_that_reporting_never_sees(fake_runs, monkeypatch
     assert curves[0]["step_size"].unique() == [2.0]
 
 
-def test_a_point_of_which_a_run_diverged_does_not_win(fake_runs, monkeypatch, tmp_path):
+def test_a_point_with_a_diverged_run_does_not_win(fake_runs, monkeypatch, tmp_path):
     ran = fake_runs(lambda cell, point, seed: point["step_size"])
     run = cells._run
 
@@ -178,7 +178,7 @@ def test_of_two_points_with_equal_scores_the_one_that_learnt_sooner_wins():
     assert nchain.best(table, GRID) == {"step_size": 2.0, "friction": 0.1}
 
 
-def test_points_that_tie_with_the_last_one_kept_go_on_whatever_the_order_of_the_grid(fake_runs, monkeypatch, tmp_path):
+def test_points_that_tie_with_the_last_one_kept_are_kept_in_any_order_of_the_grid(fake_runs, monkeypatch, tmp_path):
     # Four of six points tie at the top of the first round; the one that is best in the end is the last of the grid.
     def score(cell, point, seed):
         if point["friction"] < 3:

@@ -147,7 +147,7 @@ TABLES = {
 }
 
 
-def test_the_summary_says_what_is_in_the_tables():
+def test_the_summary_holds_the_numbers_of_the_tables():
     text = regret.as_markdown(TABLES)
     assert "| LSVI-UCB | 30.0 ± 127.1 | 30.0 ± 127.1 |" in text
     # ln regret over ln(d − 2) at d = 3, 5, 8, by hand: 0.81.

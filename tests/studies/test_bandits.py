@@ -39,7 +39,7 @@ def test_bad_options_give_one_sentence(options, sentence):
 
 
 def test_tuning_seeds_and_reporting_seeds_never_meet():
-    for preset in ("quick", "default"):
+    for preset in ("quick", "default", "data"):
         options = spec.BanditsStudy(preset=preset)
         assert not set(spec.tuning_seeds(options)) & set(range(options.num_seeds))
 

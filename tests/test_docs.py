@@ -155,10 +155,14 @@ def check_study(name: str, words: list[str]) -> None:
     from feelgood.agents import ZOO
     from feelgood.cli.run import study_options
     from feelgood.studies import cells
+    from feelgood.studies.external_runs import defaults, is_external
 
     study = by_tyro(study_options(name), words)
     if name == "sweep" and study is not None:
-        cells.environment_by_name(study.environment)
+        if is_external(study.environment):
+            defaults(study.environment, study.agent, study.num_steps, study.form)
+        else:
+            cells.environment_by_name(study.environment)
         for hyper in read_lists("grid", study.grid):
             check_choice("grid", hyper, ZOO[study.agent].hyper)
     if name == "atari" and study is not None:

@@ -1,12 +1,19 @@
 """The sweep: every point tried, the winner chosen on some seeds and measured on others, and both said."""
 
+import contextlib
 import json
 
+import gymnasium
+import numpy as np
 import pandas as pd
 import pytest
 
 import feelgood
+from feelgood import api
 from feelgood.studies import sweep
+from feelgood.studies.cells import Cell
+from feelgood.studies.engine import carry_out, local
+from feelgood.studies.external_runs import run_task
 from feelgood.studies.nchain.study import GRIDS
 from feelgood.studies.seeds import FIRST_TUNING_SEED
 from feelgood.studies.sweep import SweepStudy
@@ -42,6 +49,11 @@ def test_bad_input_is_refused_in_one_sentence(settings, message):
         ({"environment": "nchain-3"}, "num_states must be a whole number of at least 4, got 3"),
         ({"grid": ("step_sise=1",)}, "grid of ulmcdqn must be one of .* got 'step_sise'; did you mean 'step_size'"),
         ({"grid": ("step_size=0.1,-0.1",)}, "step_size must be positive.*, got -0.1"),
+        ({"environment": "CartPole-v1", "grid": ("friction=-1",)}, "friction must be positive.*, got -1"),
+        ({"environment": "CartPole-v1", "grid": ("frict=1",)}, "grid of ulmcdqn must be .* did you mean 'friction'"),
+        ({"environment": "CartPol-v1"}, "env 'CartPol-v1' cannot be made: .*CartPol"),
+        ({"environment": "atari:ventur"}, "game must be one of .* did you mean 'venture'"),
+        ({"environment": "Pendulum-v1"}, "env 'Pendulum-v1' must have discrete actions"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_written(tmp_path, settings, message):
@@ -84,7 +96,7 @@ def test_every_point_is_tried_and_the_best_go_on_to_fresh_seeds(swept, tmp_path)
     # A heat map is one pivot away: 4·step_size + friction, less 0, 1, 2 for the three seeds of those that went on.
     heat = table.pivot(index="step_size", columns="friction", values="score")
     assert heat.to_numpy().tolist() == [[5.0, 6.0, 7.0], [9.0, 9.0, 10.0]]
-    assert {path.name for path in paths} == {"sweep.csv", "curves.parquet", "summary.md"}
+    assert {path.name for path in paths} == {"sweep.csv", "curves.parquet", "summary.md", "sweep.png", "sweep.pdf"}
     curves = feelgood.load_results(tmp_path)
     assert (curves["friction"] == 3.0).all()
     manifest = json.loads((tmp_path / "manifest.json").read_text())
@@ -115,6 +127,80 @@ def test_without_a_grid_that_of_the_agent_is_taken(fake_runs, monkeypatch, tmp_p
     monkeypatch.setitem(GRIDS, "dqn", {"step_size": (0.1, 0.2, 0.3)})
     sweep.run(SweepStudy(agent="dqn", tuning_seeds=(1,), num_seeds=2, output=tmp_path), lambda _: None)
     assert [point["step_size"] for point in ran[0].points] == [0.1, 0.2, 0.3]
+
+
+class Coin(gymnasium.Env):
+    """One toss an episode; the second side pays 1."""
+
+    observation_space, action_space = gymnasium.spaces.Box(0, 1, (1,), np.float32), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.ones(1, np.float32), {}
+
+    def step(self, action):
+        return np.ones(1, np.float32), float(action == 1), True, False, {}
+
+
+gymnasium.register("feelgood-tests/Coin-v0", Coin)
+
+
+def test_a_gymnasium_environment_is_swept_like_the_others(monkeypatch, tmp_path):
+    # Nothing is trained. The return is 10 · step_size + seed, and 4 more with a small final_epsilon.
+    jobs = []
+
+    def train_external(job, folder, *rest):
+        (seed,), hyper = job.seeds, job.spec.hyper
+        folder.mkdir(parents=True)  # for checkpoints
+        jobs.append(job)
+        score = 10 * hyper["step_size"] + seed % FIRST_TUNING_SEED + 4 * (hyper["final_epsilon"] < 0.1)
+        about = {"agent": "dqn", "environment": "feelgood-tests/Coin-v0", "seed": seed, "finite": True}
+        return api.Result(pd.DataFrame([{**about, "step": step, "return": score} for step in (0, 1000)]), ())
+
+    monkeypatch.setattr(api, "train_external", train_external)
+    study = SweepStudy(
+        agent="dqn",
+        environment="feelgood-tests/Coin-v0",
+        grid=("step_size=0.1,0.2", "final_epsilon=0.05,0.5"),
+        tuning_seeds=(2,),
+        num_seeds=2,
+        num_steps=1000,
+        output=tmp_path,
+    )
+    shown = []
+    paths = sweep.run(study, shown.append)
+    assert len(jobs) == 4 * 2 + 2
+    hyper = {"step_size": 0.2, "final_epsilon": 0.05}
+    by_train = api.prepare("dqn", "feelgood-tests/Coin-v0", [0], hyper, config={"num_steps": 1000})
+    assert jobs[-2].settings == by_train.settings
+    table = pd.read_csv(tmp_path / "sweep.csv")
+    heat = table.pivot(index="step_size", columns="final_epsilon", values="score")
+    np.testing.assert_allclose(heat, [[5.5, 1.5], [6.5, 2.5]])
+    assert {"sweep.png", "sweep.pdf"} < {path.name for path in paths}
+    assert "step_size = 0.2, final_epsilon = 0.05 won." in shown[0]
+    curves = feelgood.load_results(tmp_path)
+    assert curves.groupby("seed")["return"].last().to_dict() == {0: 6.0, 1: 7.0}
+    assert not list((tmp_path / "cells").glob("*.checkpoint"))
+    # The runs are there: nothing is trained again.
+    sweep.run(study, shown.append)
+    assert len(jobs) == 10
+
+
+@pytest.mark.slow
+def test_a_run_of_a_sweep_is_that_of_train(tmp_path):
+    name, settings = "feelgood-tests/Coin-v0", {"num_steps": 1000, "progress": False}
+    cell = Cell(name, "dqn", "report", [{"step_size": 0.02}], [3], 1000)
+
+    def plan():
+        (table,) = yield [run_task(cell)]
+        return table
+
+    class Quiet:
+        task = staticmethod(lambda name, total: contextlib.nullcontext(lambda moment: None))
+
+    (ours,) = carry_out([plan()], tmp_path, local(tmp_path, Quiet))
+    theirs = feelgood.train("dqn", name, seed=3, hyper={"step_size": 0.02}, **settings).curve
+    pd.testing.assert_frame_equal(ours.drop(columns="seconds"), theirs.drop(columns="seconds"))
+    assert ours["return"].iloc[-1] == 1.0
 
 
 @pytest.mark.slow

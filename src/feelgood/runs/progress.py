@@ -97,8 +97,8 @@ Tick = Callable[[int, int, float], None]
 
 
 @contextmanager
-def follow(progress: Bar, name: str, seeds: Sequence[int], num_steps: int) -> Iterator[tuple[Report, Tick]]:
-    """Shows training runs, one seed after the other.
+def follow(progress: Any, name: str, seeds: Sequence[int], num_steps: int) -> Iterator[tuple[Report, Tick]]:
+    """Shows training runs, one seed after the other, on a `Bar` or on one in another process.
 
     Yields:
       `(seed, row)`, to call with each new row of a curve, and `(seed, step, steps per second)`, to call in between.

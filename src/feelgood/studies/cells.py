@@ -149,6 +149,12 @@ def tables_of(cells: Sequence[Cell], seeds_per_task: int | None = None) -> Gener
     ]
 
 
+def one_table(cell: Cell, seeds_per_task: int | None = None) -> Generator[Sequence[Task], list, Any]:
+    """Part of a plan: requests one cell and returns its table, see `tables_of`."""
+    (table,) = yield from tables_of([cell], seeds_per_task)
+    return table
+
+
 def _split(cell: Cell, seeds_per_task: int | None) -> list[Cell]:
     size = seeds_per_task or len(cell.seeds)
     return [

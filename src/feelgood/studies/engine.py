@@ -11,6 +11,7 @@ dies runs again from its seeds.
 import importlib
 import importlib.util
 import os
+import shutil
 import socket
 import warnings
 from collections import deque
@@ -148,6 +149,7 @@ def carry_out(plans: Sequence[Plan], folder: Path, engine: Engine, done: Callabl
         kept = _checkpoint(folder, file)
         for path in (kept, kept.with_name(f"{kept.name}.previous")):
             path.unlink(missing_ok=True)
+        shutil.rmtree(kept.with_suffix(""), ignore_errors=True)  # runs on external environments keep a folder
     _flag_other_code(folder, code, found, engine.facts)
     return results
 

@@ -5,7 +5,7 @@ therefore run again on fresh seeds, and both scores are reported.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ from typing import Any
 from feelgood.checks import check_choice, check_count
 from feelgood.choices import FORMS, Form
 from feelgood.pairs import read_lists
-from feelgood.studies.cells import Cell, CellOptions, check_budget, environment_by_name, tables_of
+from feelgood.studies.cells import Cell, CellOptions, check_budget, environment_by_name, one_table
 from feelgood.studies.engine import Plan, run_plans
+from feelgood.studies.external_runs import defaults, external_table, is_external
 from feelgood.studies.nchain.study import GRIDS, best, tune, tuning_seeds
 from feelgood.studies.output import markdown_table, write_files
 
@@ -26,8 +27,9 @@ class SweepStudy(CellOptions):
     agent: str = "fg_ulmcdqn"
     """Agent; `feelgood list agents` lists them."""
     environment: str = "nchain-25"
-    """Environment: nchain-N, deep_sea-N, cart_pole, mountain_car, acrobot, or a diagnostic one; see
-    `feelgood list environments`."""
+    """Environment: nchain-N, deep_sea-N, cart_pole, mountain_car, acrobot, or a diagnostic one, see
+    `feelgood list environments`; a Gymnasium name such as CartPole-v1; or an Atari game as in atari:venture. In the
+    last two each run is a task of its own, with the defaults of `feelgood train`."""
     grid: tuple[str, ...] = ()
     """Values to try, as in step_size=1e-2,1e-3 friction=1,0.1; empty for the agent's grid in the study nchain. Other
     hyper-parameters keep their defaults."""
@@ -61,18 +63,21 @@ FILES = {
     "sweep.csv": "every point of the grid: mean score on tuning seeds, standard error, number of seeds, and the winner",
     "curves.parquet": "the winner on fresh seeds, a row per run and evaluation",
     "summary.md": "the winner, and its score on tuning seeds and on fresh seeds",
+    "sweep.png": "heat-map of the scores on tuning seeds",
+    "sweep.pdf": "the same as PDF",
 }
 
 
 def plan(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> Plan:
     """Halving on tuning seeds, then the winner on fresh seeds; returns all points and the winner's curves."""
 
-    def cell(stage: str, points: Sequence[Mapping[str, float]], seeds: Sequence[int]) -> Cell:
-        return Cell(study.environment, study.agent, stage, points, seeds, study.num_steps, study.form)
+    def table_of(stage: str, points: Sequence[Mapping[str, float]], seeds: Sequence[int]) -> Generator[Any, Any, Any]:
+        cell = Cell(study.environment, study.agent, stage, points, seeds, study.num_steps, study.form)
+        return external_table(cell) if is_external(study.environment) else one_table(cell, study.seeds_per_task)
 
-    points = yield from tune(cell, grid, study.tuning_seeds, study.num_kept, study.seeds_per_task)
+    points = yield from tune(table_of, grid, study.tuning_seeds, study.num_kept)
     hyper = best(points, grid)
-    (curves,) = yield from tables_of([cell("report", [hyper], study.seed_list)], study.seeds_per_task)
+    curves = yield from table_of("report", [hyper], study.seed_list)
     won = (points[list(hyper)] == list(hyper.values())).all(axis=1)
     return points.assign(won=won), curves.assign(**hyper)
 
@@ -80,6 +85,7 @@ def plan(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> Plan:
 def run(study: SweepStudy, report=print) -> list[Path]:
     """Runs the study, or the rest of a stopped one, and returns the paths of its tables."""
     from feelgood.runs import store
+    from feelgood.studies.nchain.charts import sweep as heat_map
 
     grid = read_lists("grid", study.grid) or GRIDS[study.agent]
     _check(study, grid)
@@ -88,19 +94,31 @@ def run(study: SweepStudy, report=print) -> list[Path]:
         ((points, curves),) = run_plans(study, [plan(study, grid)], study.output, facts)
         text = as_markdown(study, points, curves)
         report(text)
-        return write_files(study.output, dict(zip(FILES, (points, curves, text), strict=True)))
+        files = {"sweep.csv": points, "curves.parquet": curves, "summary.md": text}
+        if len(points) > 1:
+            files["sweep"] = heat_map(points)
+        return write_files(study.output, files)
 
 
 def _check(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> None:
     """Raises errors before anything is written: unknown environments and invalid hyper-parameters."""
     from feelgood import agents
 
-    spec = environment_by_name(study.environment).spec
-    for name in grid:
-        check_choice(f"grid of {study.agent}", name, agents.ZOO[study.agent].hyper)
-    for values in itertools.product(*grid.values()):
+    options, known = agents.Options(form=study.form), agents.ZOO[study.agent].hyper
+    if is_external(study.environment):
+        from feelgood.training.acting import spaces_of
+
+        job = defaults(study.environment, study.agent, study.num_steps, study.form)
+        spaces, options, known = spaces_of(job.environment), job.spec.options, job.spec.hyper
+    else:
+        spec = environment_by_name(study.environment).spec
         spaces = agents.Spaces(spec.observation_shape, spec.num_actions)
-        agents.make_agent(study.agent, spaces, dict(zip(grid, values, strict=True)), agents.Options(form=study.form))
+    for name in grid:
+        check_choice(f"grid of {study.agent}", name, known)
+    for values in itertools.product(*grid.values()):
+        point = dict(zip(grid, values, strict=True))
+        agents.check_hyper(point)
+        agents.ZOO[study.agent].make(spaces, {**known, **point}, options)
 
 
 def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10) -> str:

@@ -1,6 +1,5 @@
 """One run of the Atari study: its settings, its training and its table of evaluations."""
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -78,11 +77,9 @@ def run_task(run: Run, *, checkpoints: bool = True) -> Task:
     return Task(run.name, f"{words}-{_digest(run)}.parquet", partial(_run, run, checkpoints))
 
 
-def plan(run: Run, cells: Path, *, checkpoints: bool = True) -> Plan:
-    """One run; returns its curve. The run's checkpoint folder is removed once the curve is on disk."""
-    task = run_task(run, checkpoints=checkpoints)
-    (table,) = yield [task]
-    shutil.rmtree((cells / task.file).with_suffix(".checkpoint"), ignore_errors=True)
+def plan(run: Run, *, checkpoints: bool = True) -> Plan:
+    """One run; returns its curve."""
+    (table,) = yield [run_task(run, checkpoints=checkpoints)]
     varied = {} if run.varied is None else {"parameter": run.varied[0], "value": run.varied[1]}
     return table.assign(agent=run.label, **varied)
 

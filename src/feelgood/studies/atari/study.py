@@ -200,7 +200,7 @@ def run(study: AtariStudy, report=print) -> list[Path]:
     seeds = {"all": study.seed_list}
     with store.recorded(study.output, "atari", study, seeds=seeds, files=FILES) as facts:
         cells = study.output / "cells"
-        plans = [plan(each, cells, checkpoints=study.checkpoints) for each in runs]
+        plans = [plan(each, checkpoints=study.checkpoints) for each in runs]
         done = run_plans(study, plans, study.output, facts)
         order = sorted(range(len(runs)), key=lambda i: study.games.index(runs[i].game))  # stable
         curves = pd.concat([done[i] for i in order], ignore_index=True)

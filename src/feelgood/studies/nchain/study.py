@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_names
 from feelgood.choices import FORMS, Form
-from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_budget, tables_of
+from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_budget, one_table, tables_of
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.output import write_files
 from feelgood.studies.presets import PresetInt, fill_in
@@ -200,7 +200,8 @@ def plan(study: NChainStudy, length: int, agent: str) -> Plan:
     hyper: dict[str, float] = _QUICK.get(agent, {}) if study.preset == "quick" else {}
     tuned = None
     if study.tuning_seeds:
-        tuned = yield from tune(cell, GRIDS[agent], study.tuning_seeds, study.num_kept, study.seeds_per_task)
+        table_of = lambda *runs: one_table(cell(*runs), study.seeds_per_task)
+        tuned = yield from tune(table_of, GRIDS[agent], study.tuning_seeds, study.num_kept)
         hyper = best(tuned, GRIDS[agent])
         tuned = tuned.assign(length=length, agent=agent)
     reports = {"report": {agent: hyper}}
@@ -236,11 +237,10 @@ def tuning_seeds(counts: Sequence[int]) -> dict[str, range]:
 
 
 def tune(
-    cell: Callable[[str, Sequence[Mapping[str, float]], Sequence[int]], Cell],
+    table_of: Callable[[str, Sequence[Mapping[str, float]], Sequence[int]], Generator[Any, Any, Any]],
     grid: Mapping[str, Sequence[float]],
     counts: Sequence[int],
     num_kept: int,
-    seeds_per_task: int | None = None,
 ) -> Generator[Any, Any, Any]:
     """Part of a plan: chooses among the points of a grid by halving on tuning seeds.
 
@@ -248,11 +248,10 @@ def tune(
     these. So the order of the grid never decides between tied points.
 
     Args:
-      cell: `(stage, points, seeds) -> Cell`.
+      table_of: `(stage, points, seeds)` -> a part of a plan that returns the table of these runs, see `one_table`.
       grid: values of each hyper-parameter.
       counts: number of fresh seeds of each round.
       num_kept: smallest number of points that advance.
-      seeds_per_task: see `CellOptions`.
 
     Returns:
       Every point with its mean score, the number of seeds behind it (`count`), its mean return over all evaluations
@@ -264,7 +263,7 @@ def tune(
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     scores = []
     for i, seeds in enumerate(tuning_seeds(counts).values()):
-        (table,) = yield from tables_of([cell(f"tune-{i}", points, seeds)], seeds_per_task)
+        table = yield from table_of(f"tune-{i}", points, seeds)
         trained = table[table["step"] > 0]
         # A diverged run has no score, so a point with such a run loses against every point without.
         returns = trained["return"].where(trained["finite"].astype(bool)).groupby([trained["point"], trained["seed"]])

@@ -54,9 +54,11 @@ def check_probability(name: str, value: Any) -> None:
     _check(name, value, "in [0, 1]", lambda x: (x >= 0) & (x <= 1))
 
 
-def check_count(name: str, value: Any, *, minimum: int = 1) -> None:
-    """Require a whole number of at least `minimum`."""
+def check_count(name: str, value: Any, *, minimum: int = 1, maximum: int | None = None) -> None:
+    """Require a whole number of at least `minimum`, and of at most `maximum` if that is given."""
     _check(name, value, f"a whole number of at least {minimum}", lambda x: (x >= minimum) & (x == np.floor(x)))
+    if maximum is not None:
+        _check(name, value, f"at most {maximum}", lambda x: x <= maximum)
 
 
 def check_kind(name: str, value: Any, kinds: type | tuple[type, ...], allowed: str) -> None:

@@ -1,11 +1,13 @@
 """The command line: exit codes, messages, and no JAX before there is work for it."""
 
 import json
+import re
 import resource
 import shlex
 import subprocess
 import sys
 from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
 import tyro
@@ -14,6 +16,7 @@ import feelgood
 from feelgood import cli
 from feelgood.catalogue import KINDS
 from feelgood.cli import doctor, main, run
+from feelgood.cli.memory import too_large
 from feelgood.runs import store
 from feelgood.studies import STUDIES
 from feelgood.studies.nchain import study as nchain
@@ -140,20 +143,66 @@ def test_a_study_that_refuses_gives_one_line_and_code_two(capsys, tmp_path):
     assert capsys.readouterr().err == expected
 
 
-@pytest.mark.parametrize(
-    "error",
-    [MemoryError("no"), OverflowError("no"), RuntimeError("RESOURCE_EXHAUSTED: no")],
-    ids=lambda error: type(error).__name__,
+GPU = SimpleNamespace(
+    device_kind="Fast GPU", memory_stats=lambda: {"bytes_limit": 80 * 10**9, "bytes_in_use": 15 * 10**8}
 )
-def test_a_lack_of_memory_gives_one_line_and_code_two(capsys, monkeypatch, error):
+CPU = SimpleNamespace(device_kind="cpu", memory_stats=lambda: None)
+NUMPY = "Unable to allocate 7.50 GiB for an array with shape (1,) and data type float64"
+SEEDS = "--seeds-per-task, --num-seeds or --num-processes"
+
+
+@pytest.mark.parametrize(
+    ("device", "error", "sentence"),
+    [
+        (CPU, MemoryError(NUMPY), f"out of memory: 8.1 GB were asked for, and this machine has RAM; lower {SEEDS}"),
+        (GPU, MemoryError(NUMPY), f"out of memory: 8.1 GB were asked for, and this machine has RAM; lower {SEEDS}"),
+        (
+            GPU,
+            RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 48.00GiB."),
+            "out of memory: 51.5 GB were asked for, and the device (Fast GPU) has 80.0 GB of memory, 1.5 GB of it in "
+            f"use; lower {SEEDS}",
+        ),
+        (
+            CPU,
+            RuntimeError("INTERNAL: Error dispatching computation: Out of memory allocating 429600000800 bytes."),
+            f"out of memory: 429.6 GB were asked for, and this machine has RAM; lower {SEEDS}",
+        ),
+        (
+            CPU,
+            RuntimeError("RESOURCE_EXHAUSTED: no"),
+            f"out of memory (RESOURCE_EXHAUSTED: no), and this machine has RAM; lower {SEEDS}",
+        ),
+        (CPU, OverflowError("int too large"), f"a number is too large (int too large); lower {SEEDS}"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_lack_of_memory_gives_one_line_and_code_two(capsys, monkeypatch, device, error, sentence):
+    import jax
+
     def study(options):
         raise error
 
     run_as(monkeypatch, study)
+    monkeypatch.setattr(jax, "local_devices", lambda: [device])
     assert call("run", "nchain") == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"feelgood: out of memory on this machine ({error}); lower the number of seeds")
-    assert said.count("\n") == 1
+    size = r"this machine has [\d,.]+ GB of RAM(, [\d,.]+ GB of it free)?;"
+    assert re.sub(size, "this machine has RAM;", said) == f"feelgood: {sentence}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "settings"),
+    [
+        (["train"], "--num-envs, --hidden or --config (capacity, batch_size)"),
+        (["run", "atari"], "--num-processes or --config (capacity, batch_size)"),
+        (["run", "samplers"], "--num-chains"),
+        (["sweep", "--agent", "dqn"], SEEDS),
+        (["resume", "runs/x"], "the number of seeds, environments or episodes, capacity, batch_size or the widths of"),
+    ],
+    ids=" ".join,
+)
+def test_too_little_memory_names_the_settings_of_the_command(command, settings):
+    assert f"; lower {settings}" in too_large(MemoryError("no"), command)
 
 
 def test_an_error_that_nobody_expects_is_not_hidden(monkeypatch):

@@ -296,6 +296,11 @@ def test_another_run_does_not_go_into_the_same_folder(stopped_and_continued, cap
         (["--env", "CartPole-v1", "--agent", "dqn", "--agents", "iqn"], "one of --agent and --agents must be given"),
         (["--env", "CartPole-v1", "--agents", "dqn", "dqn"], "agents must be different, got dqn dqn"),
         (["--env", "CartPole-v1", "--num-steps", "1" + 20 * "0"], "num_steps must be at most 1000000000000"),
+        (
+            ["--env", "CartPole-v1", "--config", "capacity=3000000000"],
+            "capacity must be at most 2147483647, got 3000000000",
+        ),
+        (["--env", "CartPole-v1", "--hidden", "1000001"], "hidden must be at most 1000000, got 1000001"),
     ],
 )
 def test_a_mistake_gives_one_sentence_code_two_and_writes_nothing(capsys, tmp_path, options, message):

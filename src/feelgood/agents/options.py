@@ -54,7 +54,7 @@ class Options:
         check_choice("critic", self.critic, CRITICS)
         check_kind("hidden", self.hidden, (tuple, list), "widths of layers")
         for width in self.hidden:
-            check_count("hidden", width)
+            check_count("hidden", width, maximum=1_000_000)
         if self.num_members is not None:
             check_count("num_members", self.num_members)
             object.__setattr__(self, "num_members", int(self.num_members))

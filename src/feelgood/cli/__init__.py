@@ -149,15 +149,13 @@ def _call(arguments: Sequence[str]) -> None:
         sys.exit(1)
     except (ValueError, OSError) as error:
         _refuse(_message(error))
-    except (MemoryError, OverflowError) as error:
-        _refuse(f"out of memory on this machine ({error}){_SMALLER}")
-    except RuntimeError as error:  # XLA has no exception class for this
-        if "RESOURCE_EXHAUSTED" not in str(error) and "out of memory" not in str(error).lower():
+    except (MemoryError, OverflowError, RuntimeError) as error:  # XLA has no exception class for its memory
+        from feelgood.cli.memory import too_large
+
+        sentence = too_large(error, arguments)
+        if not sentence:
             raise
-        _refuse(f"out of memory on this machine ({error}){_SMALLER}")
-
-
-_SMALLER = "; lower the number of seeds or environments, the replay's capacity, the batch size or the network's widths"
+        _refuse(sentence)
 
 
 def _list_commands() -> None:

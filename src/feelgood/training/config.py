@@ -46,8 +46,9 @@ class TrainingConfig:
         for field in fields(self):
             if field.type is int or field.type == "int":
                 check_count(field.name, getattr(self, field.name), minimum=0 if field.name == "learning_starts" else 1)
-        if self.num_steps > MOST_STEPS:
-            raise ValueError(f"num_steps must be at most {MOST_STEPS}, got {self.num_steps}")
+        check_count("num_steps", self.num_steps, maximum=MOST_STEPS)
+        for name in ("capacity", "batch_size"):
+            check_count(name, getattr(self, name), maximum=2**31 - 1)  # indices have 32 bits
         check_positive("replay_ratio", self.replay_ratio)
         check_probability("discount", self.discount)
         check_non_negative("priority_exponent", self.priority_exponent)

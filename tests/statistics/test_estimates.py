@@ -7,6 +7,7 @@ import types
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from feelgood import statistics
 from feelgood.statistics import Layout, bootstrap, final_scores, layout
@@ -245,6 +246,25 @@ def test_a_run_with_infinite_parameters_counts_as_diverged():
     table = curves([[1.0, 2, 3], [1.0, 9, 9]]).assign(finite=[True, True, True, True, True, False])
     assert statistics.diverged(table) == "1 of 2 of a"
     assert final_scores(table, last=1)["score"].tolist() == pytest.approx([3, np.nan], nan_ok=True)
+
+
+@pytest.mark.parametrize("num_runs", [1, 2, 3, 5, 8])
+def test_the_interquartile_mean_is_the_trimmed_mean_of_scipy(num_runs):
+    runs = [np.random.default_rng(i).normal(size=(4, num_runs)) for i in range(2)]
+    expected = stats.trim_mean(np.concatenate(runs, axis=-1), 0.25, axis=-1)
+    np.testing.assert_array_equal(statistics.interquartile_mean(runs), expected)
+
+
+def test_sample_efficiency_is_the_bootstrap_at_each_time_alone():
+    rng = np.random.default_rng(0)
+    table = pd.concat([curves(rng.normal(size=(n, 6))).assign(length=length) for length, n in ((50, 3), (25, 4))])
+    table["finite"] = (table["seed"] != 2) | (table["step"] <= 4000) | (table["length"] != 25)
+    found = statistics.sample_efficiency(table).set_index("step")
+    assert list(found.index) == sorted(table["step"].unique())
+    for step, rows in table[table["finite"]].groupby("step"):
+        runs = [task["return"].to_numpy() for _, task in rows.groupby("length", sort=False)]
+        expected = statistics.bootstrap(statistics.interquartile_mean, runs, num_draws=200)
+        assert tuple(found.loc[step, ["value", "low", "high"]]) == pytest.approx(expected, rel=1e-12)
 
 
 def test_in_sample_efficiency_runs_that_diverge_count_until_then():

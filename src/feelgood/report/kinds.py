@@ -98,6 +98,7 @@ def _pairs(tables: Mapping[str, pd.DataFrame]) -> set[tuple[str, str]]:
         curves, columns = tables["curves"], layout(tables["curves"])
     except (KeyError, ValueError):
         return set()
+    curves = curves.drop_duplicates([columns.agent, *columns.tasks])
     return {*zip(curves[columns.agent].astype(str), columns.task_names(curves), strict=True)}
 
 

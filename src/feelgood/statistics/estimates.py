@@ -188,9 +188,9 @@ def mean(runs: Runs) -> Numbers:
 
 def interquartile_mean(runs: Runs) -> Numbers:
     """The mean of the middle half of all runs of all tasks together: a quarter is cut off at each end."""
-    from scipy import stats  # slow to import
-
-    return stats.trim_mean(np.concatenate(list(runs), axis=-1), 0.25, axis=-1)
+    pooled = np.concatenate(list(runs), axis=-1)
+    first, last = pooled.shape[-1] // 4, pooled.shape[-1] - pooled.shape[-1] // 4
+    return np.mean(np.partition(pooled, (first, last - 1), axis=-1)[..., first:last], axis=-1)
 
 
 def improvement(runs: Runs, others: Runs) -> Numbers:
@@ -216,15 +216,16 @@ def bootstrap(statistic: Callable[..., Any], *samples: Runs, num_draws: int = NU
 
     Args:
       statistic: a function of the samples that keeps leading axes.
-      samples: for each agent, an array of runs for each task.
+      samples: for each agent, an array of runs for each task; at all positions of leading axes the same are drawn.
       num_draws: number of resampled data sets.
       seed: seed of the resampling; the same data give the same interval.
     """
     check_count("num_draws", num_draws)
     rng = np.random.default_rng(seed)
-    drawn = [[task[rng.integers(len(task), size=(num_draws, len(task)))] for task in sample] for sample in samples]
-    low, high = np.quantile(statistic(*drawn), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(float(statistic(*samples)), float(low), float(high))
+    again = lambda task, n: task[..., rng.integers(n, size=(num_draws, n))]
+    drawn = [[again(task, task.shape[-1]) for task in sample] for sample in samples]
+    low, high = np.quantile(statistic(*drawn), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=-1)
+    return Estimate(statistic(*samples), low, high)
 
 
 def interval(values) -> tuple[float, float]:
@@ -330,20 +331,20 @@ def probability_of_improvement(
 def sample_efficiency(curves: pd.DataFrame, statistic: str = "iqm", num_draws: int = 200) -> pd.DataFrame:
     """The statistic of each agent over all of its tasks at every time that all its runs have: agent, time, value, …
 
-    Whole curves are resampled, the same ones at every time. A diverged run counts until it diverged; times at which a
-    task has no run left are omitted.
+    Whole curves are resampled. A diverged run counts until it diverged; times at which a task has no run are omitted.
     """
     check_choice("statistic", statistic, STATISTICS)
     columns = layout(curves)
-    rows = []
+    parts, names = [], ["agent", columns.time, "value", "low", "high"]
     for agent, group in _plain(curves, columns).groupby("agent", sort=False):
-        by_time = group.groupby("time")
-        shared = by_time.size() == len(group[["task", "seed"]].drop_duplicates())
-        for time in shared.index[shared]:
-            at = by_time.get_group(time)
-            runs = [task["score"].dropna().to_numpy() for _, task in at.groupby("task", sort=False)]
-            if not all(map(len, runs)):
-                continue
-            estimate = bootstrap(STATISTICS[statistic], runs, num_draws=num_draws)
-            rows.append({"agent": str(agent), columns.time: time, **estimate._asdict()})
-    return pd.DataFrame(rows, columns=["agent", columns.time, "value", "low", "high"])
+        each = pd.MultiIndex.from_frame(group[["task", "seed"]].drop_duplicates())
+        shared = group.groupby("time").size() == len(each)
+        wide = group.pivot(index="time", columns=["task", "seed"], values="score").loc[shared.index[shared], each]
+        values, tasks, found = wide.to_numpy(), each.get_level_values("task"), np.full((3, len(wide)), np.nan)
+        for mask in np.unique(there := ~np.isnan(values), axis=0):
+            if set(tasks[mask]) == set(tasks):
+                times = (there == mask).all(axis=1)
+                runs = [values[np.ix_(times, mask & (tasks == task))] for task in tasks.unique()]
+                found[:, times] = bootstrap(STATISTICS[statistic], runs, num_draws=num_draws)
+        parts.append(pd.DataFrame(dict(zip(names, [str(agent), wide.index, *found], strict=True))).dropna())
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=names)

@@ -252,8 +252,8 @@ def test_a_record_writes_a_film(stopped_and_continued, capsys, tmp_path):
     main(["record", str(folder), "-o", str(tmp_path / "film.gif")])
     assert capsys.readouterr().out == f"wrote {tmp_path / 'film.gif'}: an episode with return 3\n"
     assert (tmp_path / "film.gif").read_bytes().startswith(b"GIF8")
-    assert call("record", str(folder), "-o", str(tmp_path / "film.mp4")) == 2
-    assert "must end in .gif" in capsys.readouterr().err
+    assert call("record", str(folder), "-o", str(tmp_path / "film.avi")) == 2
+    assert "must end in .gif or .mp4" in capsys.readouterr().err
 
 
 def test_another_run_does_not_go_into_the_same_folder(stopped_and_continued, capsys):

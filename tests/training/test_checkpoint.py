@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import stat
 from typing import NamedTuple
 
 import jax
@@ -118,3 +119,12 @@ def test_a_write_that_fails_leaves_the_old_checkpoint_and_nothing_else(tmp_path,
         checkpoint.save(path, jnp.float32(2), "label")
     assert checkpoint.load(path, jnp.float32(0), "label") == 1
     assert [file.name for file in tmp_path.iterdir()] == ["state.npz"]
+
+
+def test_the_contents_then_the_new_name_reach_the_disk(tmp_path, monkeypatch):
+    events, real = [], os.replace
+    kind = lambda descriptor: "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
+    monkeypatch.setattr(os, "fsync", lambda descriptor: events.append(kind(descriptor)))
+    monkeypatch.setattr(os, "replace", lambda *names: [real(*names), events.append("rename")])
+    checkpoint.save(tmp_path / "state.npz", jnp.float32(1), "label")
+    assert events == ["file", "rename", "folder"]

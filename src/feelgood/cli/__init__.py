@@ -58,7 +58,7 @@ COMMANDS = {
     "record": Command(
         "record",
         "record",
-        "record an episode of trained policies as a GIF",
+        "record an episode of trained policies as a GIF or MP4",
         "feelgood record runs/cartpole -o game.gif",
     ),
     "plot": Command(

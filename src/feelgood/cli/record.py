@@ -12,7 +12,13 @@ def record_parser() -> ArgumentParser:
     """The parser of this command."""
     parse = parser("record")
     parse.add_argument("folder", type=Path, metavar="RUN", help="folder of a `feelgood train` run or of a saved policy")
-    parse.add_argument("-o", "--output", type=Path, default=Path("game.gif"), help="output file (default: game.gif)")
+    parse.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("game.gif"),
+        help="output file, .gif, or .mp4 with ffmpeg (default: game.gif)",
+    )
     parse.add_argument("--seed", type=int, default=0, help="seed of the episode (default: 0)")
     parse.add_argument("--max-steps", type=int, default=2000, help="largest number of steps (default: 2000)")
     parse.add_argument("--best", action="store_true", help="the best policies of the run instead of the final ones")

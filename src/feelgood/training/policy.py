@@ -16,9 +16,9 @@ import numpy as np
 from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal
 from feelgood.checks import check_choice, check_count, check_positive
 from feelgood.envs.external import ExternalEnvironment, atari, gym_environment
-from feelgood.files import atomically
 from feelgood.training.acting import Acting, acting, spaces_of
 from feelgood.training.evaluation import Evaluator, play
+from feelgood.training.films import check_film, write_film
 from feelgood.typing import Array, Scalar
 
 OWN = "own"
@@ -200,13 +200,13 @@ class Policy:
     def record(
         self, path: str | Path, seed: int = 0, *, max_steps: int = 2000, frames_per_second: int | float = 30
     ) -> float:
-        """Records one episode as a GIF.
+        """Records one episode as a GIF or MP4.
 
         A Gymnasium environment is rendered in the mode "rgb_array". For other environments the frames are recorded if
         they are images: Atari games in grey, 84×84, enlarged.
 
         Args:
-          path: a file that ends in .gif.
+          path: a file that ends in .gif, or in .mp4 if ffmpeg or the package imageio-ffmpeg is installed.
           seed: seed of the episode.
           max_steps: the recording ends after this number of steps at the latest.
           frames_per_second: speed of the recording; one frame is one step.
@@ -215,18 +215,15 @@ class Policy:
           The return of the recorded steps.
 
         Raises:
-          ValueError: if the environment has no images.
+          ValueError: if the environment has no images, or ffmpeg is needed and missing.
         """
         path = Path(path)
-        if path.suffix.lower() != ".gif":
-            raise ValueError(f"path of a recording must end in .gif, got {str(path)!r}")
+        check_film(path)
         check_count("seed", seed, minimum=0)
         check_count("max_steps", max_steps)
         check_positive("frames_per_second", frames_per_second)
-        from PIL import Image
-
         env, picture = self._recorded()
-        pictures: list[Any] = []
+        pictures: list[np.ndarray] = []
         key_seed, key_act = jax.random.split(jax.random.fold_in(jax.random.key(seed), _EVALUATION))
         try:
             returns, _ = play(
@@ -235,7 +232,7 @@ class Policy:
                 self._actor(key_act, 1),
                 seed=int(jax.random.randint(key_seed, (), 0, 2**30)),
                 max_steps=max_steps,
-                on_step=lambda frames: pictures.append(Image.fromarray(picture(frames[0]))),
+                on_step=lambda frames: pictures.append(np.array(picture(frames[0]))),
             )
         except gymnasium.error.Error as error:
             raise ValueError(
@@ -243,8 +240,7 @@ class Policy:
             ) from error
         finally:
             env.close()
-        film = {"save_all": True, "append_images": pictures[1:], "duration": 1000 / frames_per_second, "loop": 0}
-        atomically(path, lambda partial: pictures[0].save(partial, "GIF", **film))
+        write_film(path, pictures, frames_per_second)
         return float(returns[0])
 
     def _recorded(self) -> tuple[Any, Callable[[np.ndarray], np.ndarray]]:

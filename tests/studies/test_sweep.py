@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -116,6 +117,8 @@ def test_both_scores_of_the_winner_are_printed_with_the_one_to_report(swept):
 def test_runs_of_the_winner_that_diverged_are_left_out_and_named(swept, tmp_path):
     points, curves = pd.read_csv(tmp_path / "sweep.csv"), pd.read_parquet(tmp_path / "curves.parquet")
     study = SweepStudy(agent="ulmcdqn", num_seeds=3)
+    alone = sweep.as_markdown(replace(study, num_seeds=1), points, curves[curves["seed"] == 0])
+    assert "On 1 fresh seed it is 5.00: report this one." in alone
     text = sweep.as_markdown(study, points, curves.assign(finite=curves["seed"] < 2))
     # Seeds 0 and 1 score 5 and 6: t(0.975, 1)/2 = 6.35.
     assert "it is 5.50 ± 6.35 (95% confidence interval): report this one. Runs that diverged" in text

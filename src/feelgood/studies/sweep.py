@@ -137,13 +137,14 @@ def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10
         lines += [f"{len(points) - num_shown} further points are in sweep.csv.", ""]
     lost = diverged(curves)
     fresh, error = interval(final_scores(curves)["score"].dropna())
+    band = f" ± {error:.2f} (95% confidence interval)" if study.num_seeds > 1 else ""
     winner = ranked.iloc[0]
     chosen = ", ".join(f"{name} = {winner[name]:g}" for name in names)
     lines += [
         f"Of {len(points)} points for {study.agent} on {study.environment}, {chosen} won.",
         f"Its score on the {winner['count']:.0f} tuning seeds that chose it is {winner['score']:.2f}; as the best of "
-        f"{len(points)} it is too high on average. On {study.num_seeds} fresh seeds it is "
-        f"{fresh:.2f} ± {error:.2f} (95% confidence interval): report this one."
+        f"{len(points)} it is too high on average. On {study.num_seeds} fresh "
+        f"{'seeds' if study.num_seeds > 1 else 'seed'} it is {fresh:.2f}{band}: report this one."
         + (f" Runs that diverged are left out: {lost}." if lost else ""),
     ]
     return "\n".join(lines) + "\n"

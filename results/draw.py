@@ -1,4 +1,4 @@
-"""Draw exploration.png, DeepSea and the N-chain side by side, and nchain/fair.png, from the tables of results.
+"""Draw exploration.png, nchain/fair.png and the figures of bandits/ from the tables of results.
 
 python results/draw.py
 """
@@ -8,6 +8,8 @@ from pathlib import Path
 import pandas as pd
 
 from feelgood.figures.chart import Chart
+from feelgood.figures.style import save
+from feelgood.studies.bandits.figures import DRAW
 from feelgood.studies.deepsea import charts as deepsea
 from feelgood.studies.deepsea import tables
 from feelgood.studies.nchain import charts as nchain
@@ -16,8 +18,8 @@ from feelgood.studies.output import write_files
 FOLDER = Path(__file__).parent
 
 
-def main():
-    """Draws the figure."""
+def exploration():
+    """DeepSea and the N-chain side by side, and the N-chain alone."""
     runs = pd.read_csv(FOLDER / "deep_sea" / "episodes.csv")
     (sea,) = deepsea.deepsea(tables.summarise(runs[runs["environment"] == "deep_sea"])).panels
     scores = pd.read_csv(FOLDER / "nchain" / "retuned.csv").rename(columns={"error_95": "score_ci"})
@@ -30,5 +32,17 @@ def main():
     print(*write_files(FOLDER, {"exploration": chart}), sep="\n")
 
 
+def bandits():
+    """Regret on the linear and logistic problems, on the wheels, and on data sets."""
+    folder = FOLDER / "bandits"
+    curves = pd.read_parquet(folder / "study" / "curves.parquet")
+    is_wheel = curves["problem"].str.startswith("wheel")
+    tables = {"linear": curves[~is_wheel], "wheel": curves[is_wheel]}
+    tables["data"] = pd.read_parquet(folder / "data" / "curves.parquet")
+    for name, table in tables.items():
+        save(DRAW["curves"](table), folder / f"{name}.png")
+
+
 if __name__ == "__main__":
-    main()
+    exploration()
+    bandits()

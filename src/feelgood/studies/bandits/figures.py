@@ -1,5 +1,7 @@
 """Figures of the bandits study."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 from matplotlib import rc_context
@@ -46,6 +48,13 @@ LABELS = {
 _GROUPS = {"released": COLOURS["grey"], "corrected": COLOURS["orange"], "fg": COLOURS["red"], "sfg": COLOURS["red"]}
 
 
+# Algorithms that often come close to each other first, so that these differ.
+_OFTEN_BEST = ("lin_ucb", "fgts", "lin_ts", "lin_ids", "fg_lmc_ts", "lmc_ts", "fgts_falling", "sfgts", "p_lmc_ts")
+_PALETTE = [COLOURS[name] for name in ("blue", "red", "green", "orange", "pink", "sky", "black")]
+_PALETTE += ["#8C6BB1", "#A6761D", "#004D40", "#7A1F00"]
+_LINE_COLOURS = dict(zip(dict.fromkeys((*_OFTEN_BEST, *LABELS)), itertools.cycle(_PALETTE), strict=False))
+
+
 def _colour(name: str) -> str:
     for group, colour in _GROUPS.items():
         if name.startswith(group) or (group == "fg" and "_fg_" in name and not name.startswith("released")):
@@ -76,22 +85,21 @@ def _curves(table: pd.DataFrame) -> Figure:
 
 
 def _by_round(panel, table: pd.DataFrame, ranked: list[str]) -> None:
-    """Mean regret of every algorithm, the best six in colour."""
+    """Mean regret of every algorithm, the best six in colour; an algorithm has the same colour in every panel."""
     means = table.groupby(["algorithm", "round"])["regret"].mean()
-    palette = [COLOURS[each] for each in ("blue", "red", "green", "orange", "pink", "sky")]
     for i, name in enumerate(ranked):
-        best = i < len(palette)
-        look = {"color": palette[i], "label": LABELS[name], "zorder": 3} if best else {"color": "0.8", "linewidth": 0.8}
-        panel.plot(means[name].index, means[name], **look)
-    if len(ranked) > len(palette):
+        is_best = i < 6
+        best = {"color": _LINE_COLOURS[name], "label": LABELS[name], "zorder": 3}
+        panel.plot(means[name].index, means[name], **(best if is_best else {"color": "0.8", "linewidth": 0.8}))
+    if len(ranked) > 6:
         panel.plot([], [], color="0.8", linewidth=0.8, label="others")
     panel.set_xscale("log")
     panel.set_yscale("log")
-    panel.set_ylim(bottom=means.max() / 100)
+    panel.set_ylim(bottom=means[ranked[0]].iloc[-1] / 30)
     panel.set_xlim(left=3)
     panel.set_xlabel("round")
     panel.set_ylabel("regret")
-    panel.legend(fontsize=7, loc="lower right")
+    panel.legend(fontsize=7, loc="upper left")
 
 
 def _at_the_end(panel, ends: pd.DataFrame, name: str) -> None:
@@ -107,8 +115,9 @@ def _at_the_end(panel, ends: pd.DataFrame, name: str) -> None:
     panel.set_xscale("log")
     for which in (panel.xaxis.set_major_formatter, panel.xaxis.set_minor_formatter):
         which("{x:,.0f}")
-    if ends["mean"].max() > 3 * ends["mean"].min():
-        panel.xaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
+    ratio = ends["mean"].max() / ends["mean"].min()
+    if ratio > 3:
+        panel.xaxis.set_minor_locator(LogLocator(subs=(2, 3, 5) if ratio < 12 else (3,)))
     panel.tick_params(axis="x", which="both", labelsize=7, length=3, width=0.8)
 
 

@@ -2,7 +2,7 @@
 
 | agent             | network                  | objective      | sampler                        | acts              |
 |-------------------|--------------------------|----------------|--------------------------------|-------------------|
-| ensemble_dqn      | 20 members, random priors | TD of each    | Adam, no noise                 | by one member     |
+| ensemble_dqn      | 20 members with priors   | TD + feel-good | Adam, no noise                 | by one member     |
 | fg_ulmcdqn        | plain                    | TD + feel-good | adaptive underdamped Langevin  | greedily          |
 | steady_fg_ulmcdqn | plain                    | TD + feel-good | the same, annealed             | greedily, average |
 | fg_lmcdqn         | plain                    | TD + feel-good | Adam-LMC                       | greedily          |
@@ -14,12 +14,12 @@
 | prioritized_dqn   | plain                    | TD, weighted   | Adam, no noise                 | ε-greedily        |
 | c51               | 51 atoms an action       | cross-entropy  | Adam, no noise                 | ε-greedily        |
 | iqn               | implicit quantiles       | quantile Huber | Adam, no noise                 | ε-greedily        |
-| bootstrapped_dqn  | 10 heads, random priors  | TD of each     | Adam, no noise                 | with one member   |
+| bootstrapped_dqn  | 10 members with priors   | TD of each     | Adam, no noise                 | by one member     |
 | noisynet_dqn      | noisy layers             | TD             | Adam, no noise                 | greedily          |
 
 "Plain" is an MLP on vectors and the network of Mnih et al. (2015) on images. No agent adds anything that its name does
 not imply: targets are neither double nor over several steps unless the options and the replay ask for it. Any agent can
-use priorities, and any agent except the ensemble can use a distributional critic: `Options(critic="categorical")` makes
+use priorities, and any agent except the ensembles can use a distributional critic: `Options(critic="categorical")` makes
 FG-ULMCDQN a feel-good C51.
 
 Hyper-parameters are numbers or traced arrays, so that one compilation serves a whole grid. Settings that change shapes

@@ -229,7 +229,7 @@ def check_hyper(hyper: Hyper) -> None:
 
 
 def complete(name: str, options: Options) -> Options:
-    """The options with the agent's own number of members where none is given, for records of what ran."""
+    """The options with the agent's own number of members where none is given, for records of runs."""
     own = zoo.MEMBERS.get(name)
     return options if own is None or options.num_members is not None else replace(options, num_members=own)
 

@@ -17,10 +17,10 @@
 | bootstrapped_dqn  | 10 members with priors   | TD of each     | Adam, no noise                 | by one member     |
 | noisynet_dqn      | noisy layers             | TD             | Adam, no noise                 | greedily          |
 
-"Plain" is an MLP on vectors and the network of Mnih et al. (2015) on images. No agent adds anything that its name does
-not imply: targets are neither double nor over several steps unless the options and the replay ask for it. Any agent can
-use priorities, and any agent except the ensembles can use a distributional critic: `Options(critic="categorical")` makes
-FG-ULMCDQN a feel-good C51.
+"Plain" is an MLP on vectors and the network of Mnih et al. (2015) on images. Except for ensemble_dqn, no agent adds
+anything that its name does not imply: targets are neither double nor over several steps unless the options and the
+replay ask for it. Any agent can use priorities, and any agent except the ensembles can use a distributional critic:
+`Options(critic="categorical")` makes FG-ULMCDQN a feel-good C51.
 
 Hyper-parameters are numbers or traced arrays, so that one compilation serves a whole grid. Settings that change shapes
 or control flow are options. A hyper-parameter `x` that has an `x_end` moves to it over the budget; see `anneal`.

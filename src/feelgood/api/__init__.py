@@ -1,6 +1,6 @@
 """Training in one call: `feelgood.train("fg_ulmcdqn", "CartPole-v1")`.
 
-Defaults depend on the kind of environment: the paper's protocol for Atari games, the released N-chain protocol for
+Defaults depend on the kind of environment: the protocol `scaled` for Atari games, the released N-chain protocol for
 functional environments, and `CONTROL` for everything else.
 """
 

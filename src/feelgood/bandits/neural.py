@@ -35,7 +35,7 @@ TRAINING = Training()
 
 
 class NeuralState(NamedTuple):
-    """Parameters, optimiser, replay and what else an algorithm keeps."""
+    """Parameters, optimiser, replay and the algorithm's own state."""
 
     net: Any
     opt_state: Any

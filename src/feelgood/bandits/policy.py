@@ -43,7 +43,7 @@ class Policy:
 
     Args:
       algorithm: a name in `ALGORITHMS`.
-      num_arms: A, the most arms there can be; `available` says which of them are there.
+      num_arms: A, the largest number of arms; `available` marks those that can be chosen.
       num_features: k, of one arm.
       shared: whether all arms share parameters.
       settings: of the algorithm; `feel_good` is a dict of the fields of `FeelGood`.

@@ -1,4 +1,4 @@
-"""The sentence for work that does not fit into memory: what was asked, what there is, and which settings to lower."""
+"""The sentence for work that does not fit into memory: requested and free memory, and the settings to lower."""
 
 import dataclasses
 import os
@@ -16,7 +16,7 @@ def too_large(error: BaseException, arguments: Sequence[str]) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, OverflowError):
         return f"a number is too large ({text}); lower {_to_lower(arguments)}"
-    # XLA raises a RuntimeError, and its text says RESOURCE_EXHAUSTED or INTERNAL.
+    # XLA raises a RuntimeError, and its text contains RESOURCE_EXHAUSTED or INTERNAL.
     is_it = isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "out of memory" in text.lower()
     if not is_it:
         return ""

@@ -165,7 +165,7 @@ def execute(options: TrainOptions, again: str) -> None:
 
 
 def run(options: TrainOptions) -> list[str]:
-    """Trains, or continues unfinished training in the folder; returns lines about the results and what to do next."""
+    """Trains, or continues unfinished training in the folder; returns lines with the results and the next commands."""
     from feelgood.api import merged, pair_name, prepare, train_external
     from feelgood.runs import store
     from feelgood.runs.progress import bar

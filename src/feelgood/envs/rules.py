@@ -43,7 +43,7 @@ def check_rules(make: Callable[[], gymnasium.Env], num_steps: int = 2_000, seed:
 
 
 def _rules(make: Callable[[], Any], num_steps: int, seed: int) -> Iterator[tuple[str, Callable[[], None]]]:
-    """The rules in order, each with its check. The checks share what they find."""
+    """The rules in order, each with its check. The checks share their findings."""
     found: dict[str, Any] = {}
 
     def made() -> None:

@@ -315,8 +315,7 @@ class Run:
 
     def _learn(self) -> None:
         """Queues the block of gradient steps if one is due."""
-        config = self.config
-        turns = self.counters.turns
+        config, turns = self.config, self.counters.turns
         if turns < config.first_block or turns % config.turns_per_block:
             return
         count = np.uint32(self.counters.gradients)

@@ -269,8 +269,8 @@ def _collect(
     progress: Scalar,
     store: Callable[[Episode, Array, Step, Array], Transition],
 ) -> tuple[Episode, tuple[Transition, Array, Array, Any]]:
-    """Takes `num_steps` steps. Returns the episode then, and of each step the transition, whether the episode ended
-    with it, the return of the episode so far, and the environment's state."""
+    """Takes `num_steps` steps. Returns the episode after them and, for each step, the transition, whether it ended the
+    episode, the return of the episode so far, and the environment's state."""
 
     def play(episode: Episode, key: PRNGKey):
         key_act, key_step, key_begin = jax.random.split(key, 3)

@@ -1,7 +1,7 @@
-"""The paper's theory as running code: regret bounds, the weights they ask for, and sampling complexity.
+"""The paper's theory as running code: regret bounds, the weights they require, and sampling complexity.
 
-All is plain arithmetic on numbers, but for `curvature`, which is JAX. Constants that the paper leaves inside O(·) or
-Θ(·) are arguments that default to 1. T = HK is the number of steps, ln the natural logarithm.
+Everything but `curvature`, which uses JAX, is plain arithmetic. Constants that the paper leaves inside O(·) or Θ(·) are
+arguments that default to 1. T = HK is the number of steps, ln the natural logarithm.
 
 Docstrings note where the paper's statements contradict each other. Four points concern the whole module:
 

@@ -29,7 +29,7 @@ FILES = {
 
 
 def run(study: BanditsStudy, report=print) -> list[Path]:
-    """Runs the study, or what is left of it, and returns the paths of its tables and figures."""
+    """Runs the study, or the rest of it, and returns the paths of its tables and figures."""
     import pandas as pd
 
     from feelgood.runs import store

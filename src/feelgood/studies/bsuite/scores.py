@@ -46,7 +46,7 @@ def score(experiment: str, runs: pd.DataFrame) -> float:
 
 
 def summarise(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row per experiment and agent: the mean score over seeds with its 95% interval, and what it rests on."""
+    """One row per experiment and agent: the mean score over seeds with its 95% interval, and the counts behind it."""
     rows = []
     for (experiment, agent), group in runs.groupby(["experiment", "agent"], sort=False):
         mean, error = interval([score(str(experiment), own) for _, own in group.groupby("seed", sort=False)])

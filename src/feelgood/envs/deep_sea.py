@@ -41,7 +41,7 @@ def deep_sea(
     mapping_seed: int | None = 0,
     mapping: ArrayLike | None = None,
 ) -> Environment:
-    """Builds the deep sea with N = `size`.
+    """Builds bsuite's deep sea with N = `size`: only N right moves in a row reach the treasure, and each has a cost.
 
     Always right returns 1 − `move_cost`: each of N moves costs `move_cost`/N, and the last one, from the cell at the
     bottom right, pays 1.

@@ -38,7 +38,7 @@ def nchain(
     small_reward: float = 0.001,
     large_reward: float = 1.0,
 ) -> Environment:
-    """Builds the N-chain with N = `num_states`.
+    """Builds the N-chain with N = `num_states`: a small reward at the left end, a large one at the right end.
 
     The two variants differ in length and reward:
 

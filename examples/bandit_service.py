@@ -13,7 +13,7 @@ from feelgood import bandits
 
 def main(num_requests: int = 300, path: str = "policy.npz") -> dict[str, float]:
     rng = np.random.default_rng(0)
-    taste = np.array([[1.0, 0.0], [-1.0, 0.5], [0.5, 2.0]])  # what nobody knows
+    taste = np.array([[1.0, 0.0], [-1.0, 0.5], [0.5, 2.0]])  # unknown to the policy
 
     # The online loop: ten lines. Estimates from the log need probabilities that stay away from zero, hence ε = 0.2.
     policy = bandits.Policy("epsilon_greedy", num_arms=3, num_features=2, settings={"epsilon": 0.2}, num_draws=500)

@@ -1,6 +1,6 @@
 """Adapters of other JAX libraries, on stand-ins with the interfaces of gymnax 1.0 and navix 0.7.
 
-Neither library installs next to the newest JAX without conflicts, so the tests do not need them.
+gymnax does not install next to the newest JAX without conflicts, so the tests need neither library.
 """
 
 from dataclasses import dataclass, field, replace

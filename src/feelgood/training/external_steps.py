@@ -1,4 +1,4 @@
-"""The compiled steps of training on external environments; `feelgood.training.external` is the loop around them."""
+"""The compiled steps of training on external environments; `feelgood.training.external_run` is the loop around them."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -411,7 +411,7 @@ def test_a_real_run_is_stopped_and_resumed_to_its_end(tmp_path, monkeypatch, cap
         yield SimpleNamespace(is_set=lambda: next(turns) >= 7)
 
     with monkeypatch.context() as patched:
-        patched.setattr(feelgood.training.external, "stop_on_signal", stop_soon)
+        patched.setattr(feelgood.training.external_run, "stop_on_signal", stop_soon)
         with pytest.raises(Interrupted):
             atari.run(tiny(tmp_path))
     (folder,) = (tmp_path / "cells").glob("*.checkpoint")

@@ -116,7 +116,7 @@ def _at_the_end(panel, ends: pd.DataFrame, name: str) -> None:
     for which in (panel.xaxis.set_major_formatter, panel.xaxis.set_minor_formatter):
         which("{x:,.0f}")
     ratio = ends["mean"].max() / ends["mean"].min()
-    if ratio > 3:
+    if ratio > 2:
         panel.xaxis.set_minor_locator(LogLocator(subs=(2, 3, 5) if ratio < 12 else (3,)))
     panel.tick_params(axis="x", which="both", labelsize=7, length=3, width=0.8)
 

@@ -5,21 +5,12 @@ import math
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "peers.py"
+from scripts import BENCHMARKS, benchmark
 
-
-@pytest.fixture(scope="module")
-def peers():
-    spec = importlib.util.spec_from_file_location("peers", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["peers"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["peers"]
+peers = benchmark("peers")
 
 
 def result(own, theirs):
@@ -90,7 +81,9 @@ def test_an_environment_that_does_not_install_is_skipped(peers, tmp_path, monkey
 
 
 def test_an_unknown_peer_is_refused_in_one_sentence():
-    done = subprocess.run([sys.executable, str(SCRIPT), "--peers", "blakjax"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "peers.py"), "--peers", "blakjax"], capture_output=True, text=True
+    )
     assert done.returncode != 0
     assert done.stderr.strip() == (
         "peers must be among blackjax, optax, stable-baselines3, rejax, numpy, got 'blakjax'"

@@ -1,24 +1,15 @@
 """The parts of `benchmarks/rooms.py` that do not need navix."""
 
-import importlib.util
 import sys
-from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from feelgood.envs import Environment, Spec, Step
+from scripts import benchmark
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "rooms.py"
-
-
-@pytest.fixture(scope="module")
-def rooms():
-    spec = importlib.util.spec_from_file_location("rooms", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+rooms = benchmark("rooms")
 
 
 def test_without_navix_there_is_one_sentence(rooms, monkeypatch):

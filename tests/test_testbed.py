@@ -1,26 +1,13 @@
 """The score and the posterior of `benchmarks/testbed.py`, against closed forms."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from scipy import stats
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "testbed.py"
+from scripts import benchmark
 
-
-@pytest.fixture(scope="module")
-def testbed():
-    spec = importlib.util.spec_from_file_location("testbed", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["testbed"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["testbed"]
+testbed = benchmark("testbed")
 
 
 def test_the_score_of_a_few_functions_is_that_of_their_mixture(testbed):
@@ -55,7 +42,7 @@ def test_the_joint_score_of_exact_draws_is_the_gaussian_predictive_density(testb
     marginal = stats.norm.logpdf(labels, at @ center, np.sqrt(np.einsum("ti,ij,tj->t", at, covariance, at) + sigma**2))
     # The relative error of a mean of likelihoods is their spread over √M, here below 1%.
     np.testing.assert_allclose(found, [marginal.mean(), joint], atol=0.03)
-    assert abs(joint - marginal.sum()) > 0.3  # so the test can tell the joint score from the sum of marginal ones
+    assert abs(joint - marginal.sum()) > 0.3  # so the joint score differs from the sum of marginal ones
 
 
 def test_the_potential_is_the_posterior_and_ignores_padding(testbed):

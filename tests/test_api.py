@@ -443,7 +443,7 @@ def test_arguments_of_another_kind_are_refused_in_one_sentence():
         "seed and seeds mean the same; give one of them, got 0 and [0, 1]",
         "hyper must be a mapping from names to values, got [1]",
         "options must be a mapping from names to values, or Options, got 3",
-        "form must be one of 'released', 'paper', 'corrected', got 'corected'; did you mean 'corrected'?",
+        "form must be one of 'released', 'paper', 'corrected', 'bounded', got 'corected'; did you mean 'corrected'?",
         "hidden must be widths of layers, got 64",
         "hidden must be a whole number of at least 1, got 4.5",
         "double must be True or False, got 'no'",

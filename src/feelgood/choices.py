@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias, get_args
 
-Form: TypeAlias = Literal["released", "paper", "corrected"]
+Form: TypeAlias = Literal["released", "paper", "corrected", "bounded"]
 """Forms of the adaptive samplers; see `feelgood.agents.Options`."""
 
 Init: TypeAlias = Literal["torch", "unbiased", "he"]

@@ -27,7 +27,7 @@ from feelgood.objectives import (
 from feelgood.replay import Batch
 
 SPACES = Spaces((5,), 3)
-OPTIONS = {form: Options(hidden=(8, 6), form=form) for form in ("released", "paper", "corrected")}
+OPTIONS = {form: Options(hidden=(8, 6), form=form) for form in ("released", "paper", "corrected", "bounded")}
 HYPER = {
     "step_size": 0.02,
     "inverse_temperature": 300.0,
@@ -123,13 +123,16 @@ class Recomputed:
             if self.name == "lmcdqn":
                 self.params[i] = self.params[i] - tau * g + np.sqrt(2 * tau / beta) * xi[i]
                 continue
-            first = 0.0 if self.form == "corrected" and "ulmc" in self.name else 0.9
+            corrected = self.form in ("corrected", "bounded")
+            first = 0.0 if corrected and "ulmc" in self.name else 0.9
             self.m[i] = first * self.m[i] + (1 - first) * g
             self.v[i] = second * self.v[i] + (1 - second) * g**2
             m, v = self.m[i], self.v[i]
-            if self.form == "corrected":
+            if corrected:
                 m, v = m / (1 - first**self.count), v / (1 - second**self.count)
             drift = g + a * m / (np.sqrt(v + epsilon) if self.form == "paper" else np.sqrt(v) + epsilon)
+            if self.form == "bounded":
+                drift = drift * min(1.0, a / np.sqrt(np.mean(drift**2)))
             if self.name in ("fg_lmcdqn", "adam_lmcdqn"):
                 self.params[i] = self.params[i] - tau * drift + np.sqrt(2 * tau / beta) * xi[i]
                 continue
@@ -146,6 +149,7 @@ CASES = [
     ("fg_ulmcdqn", "released"),
     ("fg_ulmcdqn", "paper"),
     ("fg_ulmcdqn", "corrected"),
+    ("fg_ulmcdqn", "bounded"),
     ("ulmcdqn", "released"),
     ("fg_lmcdqn", "released"),
     ("fg_lmcdqn", "paper"),

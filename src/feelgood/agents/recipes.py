@@ -175,7 +175,7 @@ def atari_hyper(name: str, pixel_scale: float, form: str = "released") -> dict[s
     hyper = {**recipe.hyper, **recipe.atari, **(recipe.raw if is_raw else {})}
     if form != "released" and "bias_epsilon" in hyper:
         hyper["bias_epsilon"] = recipe.hyper["bias_epsilon"]
-        if form == "corrected" and not is_raw:
+        if form in ("corrected", "bounded") and not is_raw:
             hyper |= _CORRECTED_ATARI
     return hyper
 

@@ -26,6 +26,7 @@ Hyper-parameters are numbers or traced arrays, so that one compilation serves a 
 or control flow are options. A hyper-parameter `x` that has an `x_end` moves to it over the budget; see `anneal`.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -88,13 +89,14 @@ def _bias(hyper: Hyper, options: Options) -> dict[str, Any]:
     form = {
         "second_decay": 0.99 if paper else 0.999,
         "epsilon_in_root": paper,
-        "corrected": options.form == "corrected",
+        "corrected": options.form in ("corrected", "bounded"),
+        "bound": 1.0 if options.form == "bounded" else math.inf,
     }
     return {"bias_factor": hyper["bias_factor"], "epsilon": hyper["bias_epsilon"], **form}
 
 
 def _adaptive_underdamped(hyper: Hyper, options: Options) -> samplers.Sampler:
-    first_decay = 0.0 if options.form == "corrected" else 0.9
+    first_decay = 0.0 if options.form in ("corrected", "bounded") else 0.9
     return samplers.adaptive_underdamped(
         hyper["step_size"],
         hyper["friction"],

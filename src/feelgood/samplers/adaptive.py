@@ -3,6 +3,7 @@
 The bias a · m ⊘ √(v + ε) is added to the gradient; m and v are moving averages of the gradient and of its square.
 """
 
+import math
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -15,7 +16,7 @@ from feelgood.samplers.base import Sampler, first_order, like, widen
 from feelgood.samplers.langevin import langevin, thermal_noise
 from feelgood.samplers.schedules import StepSize, schedulable
 from feelgood.samplers.underdamped import check_scales
-from feelgood.typing import Normal, Params, PRNGKey, Scalar
+from feelgood.typing import Array, Normal, Params, PRNGKey, Scalar
 
 
 class AdaptiveBiasState(NamedTuple):
@@ -34,6 +35,7 @@ def adaptive_bias(
     epsilon: Scalar = 1e-8,
     epsilon_in_root: bool = True,
     corrected: bool = False,
+    bound: Scalar = math.inf,
 ) -> optax.GradientTransformation:
     r"""Adds the adaptive bias to a gradient, as an Optax transformation.
 
@@ -56,6 +58,9 @@ def adaptive_bias(
       corrected: whether m and v are divided by 1 − α₁ᵗ and 1 − α₂ᵗ after t updates, as in Adam. In the paper and its
         code they are not: as v starts from 0 and fills slowly, the first parameters move too fast, by a factor of
         (1 − α₁ᵗ)/√(1 − α₂ᵗ), which for α₂ = 0.999 is at most 6.6 and still 2.2 after 230 updates.
+      bound: c > 0. The biased gradient of an array is scaled down to a root mean square of c·|a| if it has a larger
+        one. A gradient that suddenly grows is up to 1/√(1 − α₂) times as large as √v, and a squared error has no
+        bound at all; with c = 1, as in Adafactor's clipping of updates, such a step is no longer than the others.
 
     Example:
       >>> import jax.numpy as jnp
@@ -70,6 +75,14 @@ def adaptive_bias(
     check_fraction("first_decay", first_decay)
     check_fraction("second_decay", second_decay)
     check_positive("epsilon", epsilon)
+    check_positive("bound", bound, infinite=True)
+    is_bounded = not (isinstance(bound, float) and math.isinf(bound))
+
+    def shorten(direction: Array) -> Array:
+        if not is_bounded:
+            return direction
+        longest, length = bound * jnp.abs(bias_factor), jnp.sqrt(jnp.mean(direction**2))
+        return direction * jnp.where(length > longest, longest / length, 1.0)
 
     def init(params: Params) -> AdaptiveBiasState:
         zeros = jax.tree.map(jnp.zeros_like, widen(params))
@@ -85,7 +98,7 @@ def adaptive_bias(
             count = optax.safe_increment(count)
             whole_m, whole_v = 1 - jnp.asarray(first_decay) ** count, 1 - jnp.asarray(second_decay) ** count
         root = (lambda v: jnp.sqrt(v + epsilon)) if epsilon_in_root else (lambda v: jnp.sqrt(v) + epsilon)
-        towards = lambda g, m, v: g + bias_factor * (m / whole_m) / root(v / whole_v)
+        towards = lambda g, m, v: shorten(g + bias_factor * (m / whole_m) / root(v / whole_v))
         return like(jax.tree.map(towards, gradient, m, v), given), AdaptiveBiasState(m, v, count)
 
     return optax.GradientTransformation(init, update)

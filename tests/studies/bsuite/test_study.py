@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from feelgood.agents import ZOO
 from feelgood.studies.bsuite import study as module
 from feelgood.studies.bsuite.episodes import episodes, have_ended
 from feelgood.studies.bsuite.experiments import EXPERIMENTS, environments
@@ -23,6 +24,7 @@ from feelgood.studies.bsuite.study import BsuiteStudy, batches
         ({"num_episodes": 10_001}, "num_episodes must be at most 10000, got 10001"),
         ({"num_seeds": 0}, "num_seeds must be a whole number of at least 1, got 0"),
         ({"seeds": ("10000",)}, "seeds must be below 10000, got 10000"),
+        ({"hyper": ("step_size",)}, "hyper must be of the form name=number, got 'step_size'"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(settings, message):
@@ -76,6 +78,19 @@ def test_ids_of_one_batch_have_their_own_settings():
     ours = jax.vmap(pay)(settings)
     assert ours.tolist() == pytest.approx([environments("bandit", [i])[1][0, 3] for i in (0, 7)])
     assert ours[0] != ours[1]
+
+
+def test_hyper_parameters_are_those_of_every_agent():
+    (own,) = module.settings_of(BsuiteStudy(hyper=("step_size=1e-3",))).values()
+    assert own == {**ZOO["dqn"].hyper, "step_size": 1e-3}
+    with pytest.raises(ValueError, match=r"hyper-parameters of dqn must be one of .*, got 'stepsize'; did you mean"):
+        module.settings_of(BsuiteStudy(hyper=("stepsize=1e-3",)))
+    with pytest.raises(ValueError, match="step_size must be positive"):
+        module.settings_of(BsuiteStudy(hyper=("step_size=0",)))
+    first = [
+        next(module.plan("dqn", hyper, batches(BsuiteStudy())[0]))[0].file for hyper in (own, {**own, "step_size": 1})
+    ]
+    assert first[0] != first[1]
 
 
 def test_a_study_writes_a_row_per_run_and_continues(tmp_path):

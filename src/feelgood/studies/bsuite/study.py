@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_names
+from feelgood.pairs import read_numbers
 from feelgood.studies.bsuite.experiments import EXPERIMENTS, LOGGED, environments, is_sea, read_ids
 from feelgood.studies.engine import Plan, Task, run_plans
 from feelgood.studies.nchain.study import GRIDS
@@ -39,11 +40,13 @@ class BsuiteStudy(SeedOptions):
     ids: tuple[str, ...] = ()
     """bsuite's ids, such as catch/0, or names of experiments for all their ids; the preset's if not given."""
     agents: tuple[str, ...] = ()
-    """Agents, with their default settings; the preset's if not given."""
+    """Agents; the preset's if not given."""
     num_episodes: PresetInt = None
     """Episodes of a run where bsuite has 10,000, and a tenth of that where it has 1,000; the preset's if not given."""
     num_seeds: int = 1
     """Number of seeds of every id; bsuite has one."""
+    hyper: tuple[str, ...] = ()
+    """Hyper-parameters of all agents that differ from their defaults, as in step_size=1e-3 final_epsilon=0.05."""
     output: Path = Path("runs/bsuite")
     """Folder for results; an unfinished run of the same study is continued."""
 
@@ -59,6 +62,7 @@ class BsuiteStudy(SeedOptions):
         check_count("num_seeds", self.num_seeds)
         if max(self.seed_list) >= MOST_SEEDS:
             raise ValueError(f"seeds must be below {MOST_SEEDS}, got {max(self.seed_list)}")
+        read_numbers("hyper", self.hyper)
 
 
 _PRESETS: dict[str, dict[str, Any]] = {
@@ -83,9 +87,10 @@ def run(study: BsuiteStudy, report=print) -> list[Path]:
     from feelgood.runs import store
     from feelgood.studies.bsuite import charts, scores
 
+    settings = settings_of(study)
     with store.recorded(study.output, "bsuite", study, seeds={"all": study.seed_list}, files=FILES) as facts:
-        pairs = itertools.product(study.agents, batches(study))
-        done = run_plans(study, [plan(agent, batch) for agent, batch in pairs], study.output, facts)
+        pairs = itertools.product(settings.items(), batches(study))
+        done = run_plans(study, [plan(agent, hyper, batch) for (agent, hyper), batch in pairs], study.output, facts)
         runs = pd.concat(done, ignore_index=True)
         summary = scores.summarise(runs)
         text = scores.as_markdown(summary)
@@ -137,22 +142,33 @@ def batches(study: BsuiteStudy) -> list[Batch]:
     return found
 
 
-def plan(agent: str, batch: Batch) -> Plan:
+def settings_of(study: BsuiteStudy) -> dict[str, dict[str, float]]:
+    """The hyper-parameters of each agent."""
+    from feelgood import agents
+
+    given = read_numbers("hyper", study.hyper)
+    for agent in study.agents:
+        check_names(f"hyper-parameters of {agent}", given, agents.ZOO[agent].hyper)
+    agents.check_hyper(given)
+    return {agent: {**agents.ZOO[agent].hyper, **given} for agent in study.agents}
+
+
+def plan(agent: str, hyper: dict[str, float], batch: Batch) -> Plan:
     """Runs one agent on one batch; returns a table with one row per run."""
     name = f"{batch.name}/{agent}"
-    file = f"{name.replace('/', '-')}-{_digest(agent, batch)}.parquet"
-    (table,) = yield [Task(name, file, partial(_run, agent, batch))]
+    file = f"{name.replace('/', '-')}-{_digest(agent, hyper, batch)}.parquet"
+    (table,) = yield [Task(name, file, partial(_run, agent, hyper, batch))]
     return table
 
 
-def _digest(agent: str, batch: Batch) -> str:
+def _digest(agent: str, hyper: dict[str, float], batch: Batch) -> str:
     from feelgood import agents
     from feelgood.runs.store import fingerprint
 
     settings = [EXPERIMENTS[batch.experiment].settings[number] for number in batch.numbers]
     options = agents.complete(agent, agents.Options())
     records = [dataclasses.asdict(each) for each in (batch, _config(agent, batch), options)]
-    return fingerprint(agent, *records, settings, dict(agents.ZOO[agent].hyper))
+    return fingerprint(agent, *records, settings, hyper)
 
 
 def _config(agent: str, batch: Batch):
@@ -170,7 +186,7 @@ def _config(agent: str, batch: Batch):
     )
 
 
-def _run(agent: str, batch: Batch, progress: Any, checkpoint: Path | None):
+def _run(agent: str, hyper: dict[str, float], batch: Batch, progress: Any, checkpoint: Path | None):
     """Trains all runs of a batch until their score is known."""
     import jax.numpy as jnp
     import numpy as np
@@ -181,7 +197,7 @@ def _run(agent: str, batch: Batch, progress: Any, checkpoint: Path | None):
     from feelgood.studies.deepsea.rule import FIRST_WINDY_CHECK, all_solved, dives
     from feelgood.training import Varied, run_batch, varied_trainer
 
-    config, recipe, sea = _config(agent, batch), agents.ZOO[agent], is_sea(batch.experiment)
+    config, sea = _config(agent, batch), is_sea(batch.experiment)
     if sea:
         windy = batch.experiment == "deep_sea_stochastic"
         first = FIRST_WINDY_CHECK if windy else 1
@@ -191,7 +207,7 @@ def _run(agent: str, batch: Batch, progress: Any, checkpoint: Path | None):
         tally, until = episodes(batch.num_episodes), partial(have_ended, batch.num_episodes)
     environment_of, settings = environments(batch.experiment, [number for number, _ in batch.pairs])
     make = lambda spaces, hyper: agents.make_agent(agent, spaces, hyper)
-    hyper = {name: jnp.full(len(batch.pairs), value, jnp.float32) for name, value in recipe.hyper.items()}
+    points = {name: jnp.full(len(batch.pairs), value, jnp.float32) for name, value in hyper.items()}
     times: list[tuple[int, float]] = []  # chunks and the clock after each of them
 
     def watch(moment: Any) -> None:
@@ -203,8 +219,8 @@ def _run(agent: str, batch: Batch, progress: Any, checkpoint: Path | None):
             varied_trainer(environment_of, make, config, agents.anneal, tally),
             config.num_chunks,
             np.array([_RUNS_PER_SEED * seed + number for number, seed in batch.pairs]),
-            Varied(settings, hyper),
-            label=f"{batch.name}/{agent} {_digest(agent, batch)}",
+            Varied(settings, points),
+            label=f"{batch.name}/{agent} {_digest(agent, hyper, batch)}",
             path=checkpoint,
             report=watch,
             until=until,

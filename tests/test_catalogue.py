@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from feelgood import agents, catalogue, envs, linear, samplers
+from feelgood import agents, bandits, catalogue, envs, linear, samplers
 from feelgood.agents.options import Spaces
 from feelgood.envs.diagnostic import DIAGNOSTICS
 from feelgood.studies.nchain import study as nchain
@@ -28,6 +28,7 @@ def test_every_entry_has_a_name_of_its_own_and_one_line(kind):
 def test_agents_are_those_that_can_be_made_and_studied():
     for name in names("agents"):
         assert callable(agents.make_agent(name, Spaces((4,), 2)).init)
+    assert names("agents")[0] == "ensemble_dqn"
     assert set(names("agents")) == set(agents.ZOO) == set(nchain.GRIDS)
 
 
@@ -58,6 +59,13 @@ def test_environments_can_be_built_and_reset():
 def test_algorithms_and_mdps_are_those_that_the_regret_study_accepts():
     assert names("algorithms") == list(linear.algorithms.ALGORITHMS)
     assert names("mdps") == list(linear.mdps.SUITE)
+
+
+def test_bandits_are_the_algorithms_that_a_policy_accepts():
+    for name in names("bandits"):
+        settings = {"feel_good": {"weight": 0.1}} if name == "fgts" else {}
+        policy = bandits.Policy(name, num_arms=2, num_features=2, shared=name == "polya_gamma_ts", settings=settings)
+        assert policy.algorithm == name
     regret_spec.RegretStudy(algorithms=tuple(names("algorithms")), mdps=tuple(names("mdps")))
 
 

@@ -1,4 +1,4 @@
-"""Names of agents, samplers, environments, studies, algorithms and MDPs, each with a summary and its paper.
+"""Names of agents, samplers, environments, studies, algorithms, MDPs and bandits, each with a summary and its paper.
 
 Summaries and papers are read from the docstrings of the code.
 """
@@ -58,6 +58,7 @@ def _agents() -> list[Entry]:
     from feelgood.agents import ZOO
 
     entries = [_documented(name, recipe.make) for name, recipe in ZOO.items()]
+    entries.sort(key=lambda entry: not entry.summary.endswith("recommended"))
     # The docstrings of the paper's own agents do not cite it.
     own = ("fg_ulmcdqn", "fg_lmcdqn", "ulmcdqn")
     return [entry._replace(paper=PAPER) if entry.name in own else entry for entry in entries]
@@ -104,6 +105,12 @@ def _mdps() -> list[Entry]:
     return [_documented(name, factories.get(name) or getattr(mdps, name)) for name in mdps.SUITE]
 
 
+def _bandits() -> list[Entry]:
+    from feelgood import bandits
+
+    return [_documented(name, algorithm) for name, algorithm in bandits.ALGORITHMS.items()]
+
+
 KINDS: dict[str, Callable[[], list[Entry]]] = {
     "agents": _agents,
     "samplers": _samplers,
@@ -111,5 +118,6 @@ KINDS: dict[str, Callable[[], list[Entry]]] = {
     "studies": _studies,
     "algorithms": _algorithms,
     "mdps": _mdps,
+    "bandits": _bandits,
 }
 """Functions that list the entries of each kind; all except studies load JAX."""

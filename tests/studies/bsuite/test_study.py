@@ -88,7 +88,7 @@ def test_hyper_parameters_are_those_of_every_agent():
     with pytest.raises(ValueError, match="step_size must be positive"):
         module.settings_of(BsuiteStudy(hyper=("step_size=0",)))
     first = [
-        next(module.plan("dqn", hyper, batches(BsuiteStudy())[0]))[0].file for hyper in (own, {**own, "step_size": 1})
+        next(module.plan("dqn", hyper, batches(BsuiteStudy())[0]))[0].file for hyper in (own, {**own, "step_size": 1.0})
     ]
     assert first[0] != first[1]
 

@@ -105,10 +105,18 @@ def _normal(key: PRNGKey, shape: tuple[int, ...], dtype, start) -> Array:
     for axis in reversed(range(len(shape))):
         index = index + lax.broadcasted_iota(jnp.uint32, shape, axis) * np.uint32(stride % 2**32)
         stride *= shape[axis]
-    return _transform(*_threefry(*_words(key), index, jnp.zeros_like(index))).astype(dtype)
+    return normal_at(key_words(key), index).astype(dtype)
 
 
-def _words(key: PRNGKey) -> tuple[Array, Array]:
+def normal_at(words: tuple[Array, Array], index: Array) -> Array:
+    """The float32 numbers with the given indices, uint32, of the stream of a key, whose `key_words` are `words`.
+
+    It uses elementwise operations only, so it also runs inside a GPU kernel.
+    """
+    return _transform(*_threefry(*words, index, jnp.zeros_like(index)))
+
+
+def key_words(key: PRNGKey) -> tuple[Array, Array]:
     """The two words of a key; longer keys are folded by encrypting each further pair under the words so far."""
     data = jax.random.key_data(key)
     if data.ndim != 1:

@@ -30,7 +30,7 @@ from feelgood import noise
 from feelgood.checks import check_choice
 from feelgood.replay import Batch
 from feelgood.samplers import SamplerState
-from feelgood.typing import Array, PRNGKey, Scalar
+from feelgood.typing import Array, Scalar
 
 HYPER = ("step_size", "inverse_temperature", "bias_factor", "bias_epsilon", "friction", "feel_good_weight")
 CODES = ("vector", "thermometer", "one_hot")
@@ -122,7 +122,7 @@ RULES: dict[str, Callable[[Mapping[str, Array]], Rule]] = {
 def learn_on_chip(
     plan: Plan,
     hyper: Mapping[str, Scalar],
-    keys: PRNGKey,
+    keys: Array,
     state: SamplerState,
     batches: Batch,
     next_values: Array,
@@ -259,9 +259,7 @@ def _padded(length: int) -> int:
 def _first_layer(plan: Plan) -> list[tuple[int, int]]:
     """First row and height of each tile of the first layer and its bias."""
     num_rows = plan.num_inputs + 1
-    return [
-        (first, min(plan.tile_rows, _padded(num_rows - first))) for first in range(0, num_rows, plan.tile_rows)
-    ]
+    return [(first, min(plan.tile_rows, _padded(num_rows - first))) for first in range(0, num_rows, plan.tile_rows)]
 
 
 def _tiles(plan: Plan) -> list[_Tile]:
@@ -339,7 +337,10 @@ def _kernel(plan: Plan, counts: tuple[int, int], interpret: bool, groups, inputs
         is_chosen = action == inputs["action"][k, :][:, None]
         error = target(k, held, zero) - jnp.where(is_chosen, q, 0.0).sum(1)
         error = jnp.where(row < batch_size, error, 0.0)
-        potential, dq = (error * error).sum() / batch_size, jnp.where(is_chosen, (-2 / batch_size) * error[:, None], 0.0)
+        potential, dq = (
+            (error * error).sum() / batch_size,
+            jnp.where(is_chosen, (-2 / batch_size) * error[:, None], 0.0),
+        )
         if plan.feel_good:
             weight = hyper["feel_good_weight"] / num_starts
             is_start = (row >= batch_size) & (row < batch_size + num_starts)
@@ -352,7 +353,10 @@ def _kernel(plan: Plan, counts: tuple[int, int], interpret: bool, groups, inputs
         dz1 = jnp.where(h1 > 0, times_t(dz2, w2), 0.0)
         # One tile after the other, so that few numbers are needed at a time.
         gradients = [
-            *(lambda tile=tile: t_times(_columns(plan, inputs["observation"], k, tile, again), dz1) for tile in first_layer),
+            *(
+                lambda tile=tile: t_times(_columns(plan, inputs["observation"], k, tile, again), dz1)
+                for tile in first_layer
+            ),
             lambda: t_times(h1, dz2),
             lambda: dz2.sum(0),
             lambda: t_times(h2, dq),

@@ -8,7 +8,8 @@ import pytest
 from feelgood import envs, noise
 from feelgood.agents import ZOO, Options, Spaces, make_agent
 from feelgood.replay import Batch
-from feelgood.training.onchip import Plan, learn_on_chip
+from feelgood.training.onchip import learn_on_chip
+from feelgood.training.onchip_kernel import Plan, _tiles
 
 LENGTH, WIDTH, STEPS = 20, 16, 2
 HYPER = {
@@ -51,7 +52,7 @@ def sampler_keys(keys):
 
 
 def problem(agent, batch_size=5, num_starts=1, num_actions=2, seed=0):
-    """Keys of the updates, a state, minibatches, and the target's values, from other parameters than the online ones."""
+    """Keys of the updates, a state whose target has parameters of its own, minibatches, and the target's values."""
     batches = minibatches(batch_size, num_starts, num_actions, seed)
 
     @jax.jit
@@ -167,6 +168,17 @@ def test_runs_of_a_vmap_have_their_own_hyper_parameters():
     together = jax.vmap(learn)(steps, *jax.tree.map(lambda *leaves: jnp.stack(leaves), *problems))
     for i, agent in enumerate(agents):
         assert_close(jax.tree.map(lambda x, i=i: x[i], together), by_scan(agent, *problems[i]))
+
+
+def test_tiles_hold_every_parameter_once_and_padding_gets_no_noise():
+    found, words = [], (jnp.uint32(1), jnp.uint32(2))
+    for tile in _tiles(plan_of(num_actions=3, tile_rows=16)):
+        indices, mask = tile.indices(0)
+        used = np.ones(tile.shape, bool) if mask is None else np.asarray(mask)
+        found.append(np.asarray(indices)[used])
+        np.testing.assert_array_equal(np.asarray(tile.normals(words, 0)) != 0, used)
+    size = (LENGTH + 1) * WIDTH + (WIDTH + 1) * WIDTH + (WIDTH + 1) * 3
+    np.testing.assert_array_equal(np.sort(np.concatenate(found)), np.arange(size))
 
 
 @pytest.mark.parametrize("held", ["all", "none"])

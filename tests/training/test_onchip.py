@@ -1,4 +1,6 @@
-from functools import partial
+"""The kernel in Pallas' interpreter, against NumPy in float64 and the agents' own updates."""
+
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +39,7 @@ def minibatches(batch_size, num_starts, num_actions=2, seed=0):
     )
 
 
+@cache
 def agent_of(name, num_actions=2, step_size=HYPER["step_size"], **options):
     spaces = Spaces((LENGTH,), num_actions, envs.nchain(LENGTH).decode)
     hyper = {key: value for key, value in HYPER.items() if key in ZOO[name].hyper} | {"step_size": step_size}
@@ -51,6 +54,7 @@ def sampler_keys(keys):
     return jax.vmap(lambda key: jax.random.split(key)[1])(keys)
 
 
+@cache
 def problem(agent, batch_size=5, num_starts=1, num_actions=2, seed=0):
     """Keys of the updates, a state whose target has parameters of its own, minibatches, and the target's values."""
     batches = minibatches(batch_size, num_starts, num_actions, seed)
@@ -136,6 +140,7 @@ def test_two_updates_equal_a_computation_by_hand_in_float64():
     assert_close(potentials, np.array(expected))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "settings", "num_starts", "num_actions"),
     [
@@ -156,6 +161,7 @@ def test_a_stretch_equals_the_scan_of_the_agents_updates(name, settings, num_sta
     assert_close(ours, expected)
 
 
+@pytest.mark.slow
 def test_runs_of_a_vmap_have_their_own_hyper_parameters():
     agents, steps = [agent_of("adam_lmcdqn", step_size=step) for step in (0.01, 0.02)], jnp.array([0.01, 0.02])
     problems = [problem(agent, seed=seed) for seed, agent in enumerate(agents)]
@@ -181,7 +187,7 @@ def test_tiles_hold_every_parameter_once_and_padding_gets_no_noise():
     np.testing.assert_array_equal(np.sort(np.concatenate(found)), np.arange(size))
 
 
-@pytest.mark.parametrize("held", ["all", "none"])
+@pytest.mark.parametrize("held", ["all", pytest.param("none", marks=pytest.mark.slow)])
 def test_the_kernel_lowers_to_triton(held):
     agent, plan = agent_of("fg_ulmcdqn", double=True), plan_of(held=held, double=True)
     keys, state, batches, next_values = problem(agent)

@@ -44,30 +44,15 @@ def test_every_neural_algorithm_learns_a_quadratic_bandit(name, random_regret, o
     assert np.asarray(run(keys))[:, -150:].mean() < 0.5 * random_regret
 
 
-def test_the_diagonal_bonus_is_that_of_the_authors_formula():
-    model = Model(3, 2, True)
-    algorithm = bandits.neural_ucb(model, 0.7, 2.0, training=SMALL)
-    state = algorithm.init(jax.random.key(0))
-    x = jax.random.normal(jax.random.key(1), (3, 2))
-    context = Context(x)
-    net = state.net
-    state = algorithm.learn(jax.random.key(2), state, context, jnp.int32(1), jnp.float32(0.3))
-    gradient = lambda net, row: np.concatenate(
-        [np.ravel(g) for g in jax.tree.leaves(jax.grad(perceptron.apply_net)(net, row))]
-    )
-    diagonal = 2.0 + gradient(net, x[1]) ** 2 / 16
-    np.testing.assert_allclose(state.extra, diagonal, rtol=1e-5)
-    scores = [
-        float(perceptron.apply_net(state.net, row))
-        + 0.7 * np.sqrt(2.0 * np.sum(gradient(state.net, row) ** 2 / diagonal) / 16)
-        for row in x
-    ]
-    assert int(algorithm.choose(jax.random.key(3), state, context)[0]) == int(np.argmax(scores))
-
-
 def test_a_common_context_goes_into_the_block_of_the_arm():
-    blocks = perceptron.inputs(Model(2, 3, False), jnp.array([[1.0, 2.0, 3.0]]))
-    np.testing.assert_array_equal(blocks, [[1, 2, 3, 0, 0, 0], [0, 0, 0, 1, 2, 3]])
+    model, context = Model(2, 3, False), jnp.array([[1.0, 2.0, 3.0]])
+    blocks = np.array([[1, 2, 3, 0, 0, 0], [0, 0, 0, 1, 2, 3]])
+    weights = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    np.testing.assert_allclose(
+        perceptron.first_layer(model, jnp.asarray(weights), context), blocks @ weights, rtol=1e-6
+    )
+    both = perceptron.played(model, jnp.stack([context, context]), jnp.array([1, 0]))
+    np.testing.assert_array_equal(both, blocks[::-1])
 
 
 def test_the_replay_keeps_the_newest_rewards():

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jax.flatten_util import ravel_pytree
 
 from feelgood import samplers
 from feelgood.algebra import cholesky, solve_lower, solve_lower_transposed
@@ -19,12 +18,14 @@ from feelgood.bandits.perceptron import (
     Memory,
     Training,
     apply_net,
+    arm_values,
+    first_layer,
     fit,
     hidden,
     init_net,
-    inputs,
     parts_of,
-    squares,
+    played,
+    values_and_norms,
 )
 from feelgood.checks import check_choice, check_count, check_non_negative, check_positive, check_probability
 from feelgood.noise import normal
@@ -52,7 +53,7 @@ def _trained(
     training: Training = TRAINING,
     common_context: bool | None = None,
 ):
-    """An algorithm that fits one perceptron by Adam; `choose(key, state, x) -> scores` explores."""
+    """An algorithm that fits one perceptron by Adam; `choose(key, state, features) -> scores` explores."""
     parts = parts_of(model, training, common_context)
 
     def init(key: PRNGKey) -> NeuralState:
@@ -61,10 +62,10 @@ def _trained(
         return NeuralState(net, optax.adam(training.step_size).init(net), parts.no_memory(), extra)
 
     def pick(key: PRNGKey, state: NeuralState, context: Context):
-        return best_arm(choose(key, state, inputs(model, context.features)), context), state
+        return best_arm(choose(key, state, context.features), context), state
 
     def learn(key: PRNGKey, state: NeuralState, context: Context, action: Array, reward: Array) -> NeuralState:
-        extra = state.extra if learn_extra is None else learn_extra(state, inputs(model, context.features)[action])
+        extra = state.extra if learn_extra is None else learn_extra(state, played(model, context.features, action))
         memory = parts.keep(state.memory, context, action, reward)
         net, opt_state = fit(key, state.net, memory, state.opt_state, training, parts)
         return NeuralState(net, opt_state, memory, extra)
@@ -83,17 +84,12 @@ def neural_greedy(model: Model, epsilon: Scalar = 0.05, **options) -> Algorithm:
     """
     check_probability("epsilon", epsilon)
 
-    def choose(key, state, x):
+    def choose(key, state, features):
         key_coin, key_arm = jax.random.split(key)
         random = jax.random.uniform(key_arm, (model.num_arms,))
-        return jnp.where(jax.random.uniform(key_coin) < epsilon, random, apply_net(state.net, x))
+        return jnp.where(jax.random.uniform(key_coin) < epsilon, random, arm_values(model, state.net, features))
 
     return _trained(model, choose, **options)
-
-
-def _gradient(net: Any, x: Array) -> Array:
-    """∂f(x)/∂θ as a flat vector."""
-    return ravel_pytree(jax.grad(apply_net)(net, x))[0]
 
 
 def _diagonal(model, kind: str, scale: Scalar, ridge: Scalar, training: Training = TRAINING, **options):
@@ -101,14 +97,16 @@ def _diagonal(model, kind: str, scale: Scalar, ridge: Scalar, training: Training
     check_positive("ridge", ridge)
     width = training.width
 
-    def choose(key, state, x):
-        gradients = jax.vmap(lambda row: _gradient(state.net, row))(x)
-        sigma = jnp.sqrt(ridge * jnp.sum(gradients**2 / state.extra[None] / width, -1))
+    def choose(key, state, features):
+        values, norms = values_and_norms(model, state.net, state.extra, features)
         xi = normal(key, (model.num_arms,)) if kind == "ts" else 1.0
-        return apply_net(state.net, x) + scale * sigma * xi
+        return values + scale * jnp.sqrt(ridge * norms / width) * xi
 
-    init_extra = lambda net: jnp.full(sum(leaf.size for leaf in jax.tree.leaves(net)), float(ridge))
-    learn_extra = lambda state, x: state.extra + _gradient(state.net, x) ** 2 / width
+    def learn_extra(state, x):
+        gradient = jax.grad(apply_net)(state.net, x)
+        return jax.tree.map(lambda u, g: u + g**2 / width, state.extra, gradient)
+
+    init_extra = lambda net: jax.tree.map(lambda leaf: jnp.full_like(leaf, ridge), net)
     return _trained(model, choose, init_extra, learn_extra, training=training, **options)
 
 
@@ -159,17 +157,16 @@ def neural_linear(
     check_count("num_rows", num_rows)
     rows_of = parts_of(model, training._replace(batch_size=num_rows), common_context).draw
 
-    def choose(key, state, x):
+    def choose(key, state, features):
         key_rows, key_draw = jax.random.split(key)
-        features, actions, rewards = rows_of(key_rows, state.memory)
-        played = jnp.take_along_axis(features, actions[:, None, None], 1)[:, 0]
-        phi = _with_one(hidden(state.net, played))
+        past, actions, rewards = rows_of(key_rows, state.memory)
+        phi = _with_one(hidden(state.net, played(model, past, actions) @ state.net[0][0])[-1])
         weight = 2 * loss_weight * state.memory.num_seen / num_rows
         precision = weight * phi.T @ phi + prior_precision * jnp.eye(phi.shape[1])
         factor = cholesky(precision)
         xi = jnp.sqrt(jnp.asarray(temperature, jnp.float32)) * normal(key_draw, (phi.shape[1],))
         theta = solve_lower_transposed(factor, solve_lower(factor, weight * phi.T @ rewards) + xi)
-        return _with_one(hidden(state.net, x)) @ theta
+        return _with_one(hidden(state.net, first_layer(model, state.net[0][0], features))[-1]) @ theta
 
     return _trained(model, choose, training=training, common_context=common_context)
 
@@ -209,8 +206,8 @@ def neural_ensemble(
     def choose(key: PRNGKey, state: NeuralState, context: Context):
         member = jax.random.randint(key, (), 0, num_members)
         net, prior = (jax.tree.map(lambda leaf: leaf[member], tree) for tree in (state.net, state.extra[0]))
-        x = inputs(model, context.features)
-        return best_arm(apply_net(net, x) + prior_scale * apply_net(prior, x), context), state
+        mine, fixed = (arm_values(model, each, context.features) for each in (net, prior))
+        return best_arm(mine + prior_scale * fixed, context), state
 
     def learn(key: PRNGKey, state: NeuralState, context: Context, action: Array, reward: Array) -> NeuralState:
         key_noise, key_fit = jax.random.split(key)
@@ -270,16 +267,18 @@ def neural_langevin(
     }[sampler]()
 
     def potential(net: Any, batch: tuple[Array, Array, Array], num_seen: Array) -> Array:
-        count = jnp.maximum(num_seen, 1)
-        value = squares(net, batch) + training.prior_precision / count / 2 * optax.tree.norm(net, squared=True)
+        features, actions, rewards = batch
+        ridge = training.prior_precision / jnp.maximum(num_seen, 1) / 2 * optax.tree.norm(net, squared=True)
         if feel_good is None:
-            return value
-        best = jnp.max(apply_net(net, batch[0]), -1)
+            return jnp.mean((apply_net(net, played(model, features, actions)) - rewards) ** 2) + ridge
+        values = arm_values(model, net, features)
+        errors = jnp.take_along_axis(values, actions[:, None], 1)[:, 0] - rewards
+        best = jnp.max(values, -1)
         if feel_good.smoothness is None:
             credit = jnp.minimum(best, feel_good.bound)
         else:
             credit = best - jax.nn.softplus(feel_good.smoothness * (best - feel_good.bound)) / feel_good.smoothness
-        return value - weight_at(feel_good, num_seen) * jnp.mean(credit)
+        return jnp.mean(errors**2) + ridge - weight_at(feel_good, num_seen) * jnp.mean(credit)
 
     def init(key: PRNGKey) -> tuple[SamplerState, Memory]:
         return made.init(init_net(key, parts.sizes)), parts.no_memory()
@@ -287,14 +286,15 @@ def neural_langevin(
     def choose(key: PRNGKey, state: tuple[SamplerState, Memory], context: Context):
         chain, memory = state
 
-        def step(chain, key):
-            key_batch, key_step = jax.random.split(key)
-            batch = parts.draw(key_batch, memory)
-            moved = made.step(key_step, chain, lambda net: potential(net, batch, memory.num_seen))[0]
+        def step(chain, inputs):
+            key, batch = inputs
+            moved = made.step(key, chain, lambda net: potential(net, batch, memory.num_seen))[0]
             return jax.tree.map(lambda new, old: jnp.where(memory.num_seen > 0, new, old), moved, chain), None
 
-        chain = jax.lax.scan(step, chain, jax.random.split(key, training.num_steps))[0]
-        return best_arm(apply_net(chain.params, inputs(model, context.features)), context), (chain, memory)
+        keys = jax.vmap(jax.random.split)(jax.random.split(key, training.num_steps))
+        batches = jax.vmap(parts.draw, (0, None))(keys[:, 0], memory)
+        chain = jax.lax.scan(step, chain, (keys[:, 1], batches))[0]
+        return best_arm(arm_values(model, chain.params, context.features), context), (chain, memory)
 
     def learn(key: PRNGKey, state, context: Context, action: Array, reward: Array):
         del key

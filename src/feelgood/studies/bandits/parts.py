@@ -16,7 +16,7 @@ from feelgood.parallel import over_devices
 from feelgood.samplers import diagnostics
 from feelgood.studies import short
 from feelgood.studies.bandits.algorithms import ENTRIES, constants, grid, problem, suits
-from feelgood.studies.bandits.spec import BanditsStudy, tuning_seeds
+from feelgood.studies.bandits.spec import NEURAL, BanditsStudy, tuning_seeds, usual
 from feelgood.studies.engine import Plan
 
 WEIGHTS = {  # by the exponent p of λ_t = λ·(1 + t)^−p
@@ -65,22 +65,38 @@ def _measured(algorithm: str, name: str, num_rounds: int, points: Sequence[Mappi
 
 
 def _curves(study: BanditsStudy) -> list[Plan]:
-    pairs = itertools.product(study.problems, study.algorithms)
-    return [_curve(study, name, algorithm) for name, algorithm in pairs if suits(algorithm, name)]
+    return [
+        _curve(study, name, algorithm)
+        for name in study.problems
+        for algorithm in study.algorithms or usual(name)
+        if suits(algorithm, name)
+    ]
 
 
 def _curve(study: BanditsStudy, name: str, algorithm: str) -> Plan:
-    own = grid(algorithm, name)
-    points = [dict(zip(own, values, strict=True)) for values in itertools.product(*own.values())]
-    best = points[0]
-    if len(points) > 1:
-        facts = [points, study.tuning_rounds, study.tuning_seeds, 1]
-        table = yield from short.table(f"tune-{name}-{algorithm}", facts, _tuning_table, study, name, algorithm, points)
-        row = table.sort_values("regret", kind="stable").iloc[0]
-        best = {key: float(row[key]) for key in own}
+    best, words = yield from _tuned(study, name, algorithm)
     facts = [best, study.num_rounds, study.seed_list, 1]
     table = yield from short.table(f"curve-{name}-{algorithm}", facts, _curve_table, study, name, algorithm, best)
-    return table.assign(setting=", ".join(_in_words(key, best[key], own[key]) for key in own))
+    return table.assign(setting=", ".join(words.values()))
+
+
+def _tuned(study: BanditsStudy, name: str, algorithm: str) -> Plan:
+    """The settings with the least regret on tuning seeds, and each in words."""
+    own, base = grid(algorithm, name), ENTRIES[algorithm].base
+    taken, words = {}, {}
+    if base:
+        theirs, spoken = yield from _tuned(study, name, base)
+        taken = {key: value for key, value in theirs.items() if key not in own}
+        words = {key: f"{spoken[key]} as {base}" for key in taken}
+    points = [{**taken, **dict(zip(own, values, strict=True))} for values in itertools.product(*own.values())]
+    best = points[0]
+    if len(points) > 1:
+        num_rounds, seeds = _tuning_runs(study, algorithm)
+        facts = [points, num_rounds, len(seeds), 1]
+        table = yield from short.table(f"tune-{name}-{algorithm}", facts, _tuning_table, study, name, algorithm, points)
+        row = table.sort_values("regret", kind="stable").iloc[0]
+        best = {key: float(row[key]) for key in best}
+    return best, words | {key: _in_words(key, best[key], own[key]) for key in own}
 
 
 def _in_words(key: str, value: float, choices: Sequence[float]) -> str:
@@ -89,8 +105,15 @@ def _in_words(key: str, value: float, choices: Sequence[float]) -> str:
     return f"{key} {value:g}" + (" (edge)" if edge else "")
 
 
+def _tuning_runs(study: BanditsStudy, algorithm: str) -> tuple[int, Sequence[int]]:
+    """Rounds and seeds of tuning: at most 2,000 and four for networks, whose grids are large and rounds slow."""
+    seeds = tuning_seeds(study)
+    return (min(study.tuning_rounds, 2000), seeds[:4]) if algorithm in NEURAL else (study.tuning_rounds, seeds)
+
+
 def _tuning_table(study: BanditsStudy, name: str, algorithm: str, points: Sequence[Mapping[str, float]]):
-    regret = _measured(algorithm, name, study.tuning_rounds, points, tuning_seeds(study))[:, :, -1]
+    num_rounds, seeds = _tuning_runs(study, algorithm)
+    regret = _measured(algorithm, name, num_rounds, points, seeds)[:, :, -1]
     return pd.DataFrame(points).assign(regret=np.where(np.isfinite(regret), regret, np.inf).mean(-1))
 
 

@@ -10,7 +10,9 @@ from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
 
 WHEELS = ("wheel-0.5", "wheel-0.7", "wheel-0.9", "wheel-0.95", "wheel-0.99")
 DATA = ("iris", "wine", "breast_cancer", "digits", "mushroom", "magic", "penbased", "satimage")
-PROBLEMS = ("linear-20d", "linear-40d", "logistic-20d", *WHEELS, *DATA)
+DATA_SETS = ("mushroom", "magic", "satimage", "digits")
+SYNTHETIC = ("linear-20d", "linear-40d", "logistic-20d", *WHEELS)
+PROBLEMS = (*SYNTHETIC, *DATA)
 LINEAR = (
     "lin_ucb",
     "lin_ts",
@@ -42,6 +44,7 @@ RELEASED = (
 LOGISTIC = ("pg_ts",)
 NEURAL = ("neural_greedy", "neural_linear", "neural_ts", "neural_ucb", "neural_ensemble", "neural_lmc", "neural_fg_lmc")
 ALGORITHMS = (*LINEAR, *RELEASED, *LOGISTIC, *NEURAL)
+ON_DATA = ("lin_ucb", "lin_ts", "epsilon_greedy", *NEURAL)
 PARTS = ("curves", "weights", "errors")
 
 
@@ -50,8 +53,9 @@ class BanditsStudy(SeedOptions):
     """Regret of contextual bandit algorithms, tuned and as released, and how it depends on sampling error."""
 
     preset: Literal["quick", "default", "data"] = "quick"
-    """quick: five algorithms on linear-20d for 1,000 rounds, a minute or two. default: every linear and logistic
-    algorithm. data: linear and neural algorithms on data sets (needs the extra data)."""
+    """quick: five algorithms on linear-20d for 1,000 rounds, a minute or two. default: the whole study, all linear and
+    logistic algorithms, and linear and neural ones on data sets (with the extra data). data: the data sets alone, with
+    fewer seeds and rounds."""
     parts: tuple[str, ...] = ()
     """Of curves, weights (regret against λ with exact draws), errors (sampling error by round); the preset's if not
     given."""
@@ -59,15 +63,16 @@ class BanditsStudy(SeedOptions):
     """Of linear-20d, linear-40d, logistic-20d, wheel-0.5 to wheel-0.99, iris, wine, breast_cancer, digits, mushroom,
     magic, penbased, satimage; the preset's if not given."""
     algorithms: tuple[str, ...] = ()
-    """Names of algorithms; the preset's if not given. Those that do not suit a problem are left out there."""
+    """Names of algorithms; the preset's if not given: in default, neural ones on data sets only, and there with three
+    linear ones. Those that do not suit a problem are left out there."""
     num_rounds: PresetInt = None
     """Number of rounds T; the preset's if not given."""
     num_seeds: PresetInt = None
     """Number of fresh seeds for the results; the preset's if not given."""
     tuning_rounds: PresetInt = None
-    """Number of rounds of a tuning run; the preset's if not given."""
+    """Number of rounds of a tuning run; the preset's if not given. Neural algorithms take at most 2,000."""
     tuning_seeds: PresetInt = None
-    """Number of seeds that settings are tuned on; the preset's if not given."""
+    """Number of seeds that settings are tuned on; the preset's if not given. Neural algorithms take at most 4."""
     output: Path = Path("runs/bandits")
     """Folder for results; an unfinished run of the same study is continued."""
 
@@ -75,6 +80,7 @@ class BanditsStudy(SeedOptions):
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
         fill_in(self, _PRESETS[self.preset])
+        fill_in(self, {"problems": tuple(name for name in (*SYNTHETIC, *DATA_SETS) if name not in missing_data())})
         for name, choices in (("parts", PARTS), ("problems", PROBLEMS), ("algorithms", ALGORITHMS)):
             check_names(name, getattr(self, name), choices)
         check_count("num_rounds", self.num_rounds, minimum=20)
@@ -95,8 +101,6 @@ _PRESETS: dict[str, dict[str, Any]] = {
     },
     "default": {
         "parts": PARTS,
-        "problems": ("linear-20d", "linear-40d", "logistic-20d", *WHEELS),
-        "algorithms": (*LINEAR, *RELEASED, *LOGISTIC),
         "num_rounds": 10_000,
         "num_seeds": 100,
         "tuning_rounds": 3000,
@@ -104,8 +108,8 @@ _PRESETS: dict[str, dict[str, Any]] = {
     },
     "data": {
         "parts": ("curves",),
-        "problems": ("mushroom", "magic", "satimage", "digits"),
-        "algorithms": ("lin_ucb", "lin_ts", "epsilon_greedy", *NEURAL),
+        "problems": DATA_SETS,
+        "algorithms": ON_DATA,
         "num_rounds": 3000,
         "num_seeds": 10,
         "tuning_rounds": 1000,
@@ -117,3 +121,24 @@ _PRESETS: dict[str, dict[str, Any]] = {
 def tuning_seeds(study: BanditsStudy) -> range:
     """Seeds that settings are tuned on; results are never reported on them."""
     return range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + study.tuning_seeds)
+
+
+def usual(problem: str) -> tuple[str, ...]:
+    """The algorithms of a problem if none are named."""
+    return ON_DATA if problem in DATA else (*LINEAR, *RELEASED, *LOGISTIC)
+
+
+def missing_data() -> dict[str, str]:
+    """Data sets of the whole study whose packages are not installed, and the package of each."""
+    from feelgood.bandits import datasets
+
+    return {name: datasets.SOURCES[name] for name in DATA_SETS if not datasets.is_installed(name)}
+
+
+def left_out(study: BanditsStudy) -> str:
+    """A sentence about the data sets that the preset default leaves out; empty if there are none."""
+    missing = missing_data()
+    if study.preset != "default" or not missing or set(study.problems) != {*SYNTHETIC, *DATA_SETS} - set(missing):
+        return ""
+    packages = " and ".join(dict.fromkeys(missing.values()))
+    return f"Left out: {', '.join(missing)}, which need {packages} (pip install 'feelgood[data]')."

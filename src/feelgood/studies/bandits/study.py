@@ -12,7 +12,7 @@ Three parts, each a table and a figure:
 from pathlib import Path
 from typing import Any
 
-from feelgood.studies.bandits.spec import PARTS, BanditsStudy, tuning_seeds
+from feelgood.studies.bandits.spec import PARTS, BanditsStudy, left_out, tuning_seeds
 from feelgood.studies.engine import run_plans
 from feelgood.studies.output import write_files
 
@@ -37,6 +37,9 @@ def run(study: BanditsStudy, report=print) -> list[Path]:
     from feelgood.studies.bandits.figures import DRAW
     from feelgood.studies.bandits.parts import PLANS
 
+    missing = left_out(study)
+    if missing:
+        report(missing)
     seeds = {"reporting": study.seed_list, "tuning": tuning_seeds(study)}
     with store.recorded(study.output, "bandits", study, seeds=seeds, files=FILES) as facts:
         paths: list[Path] = []
@@ -49,4 +52,4 @@ def run(study: BanditsStudy, report=print) -> list[Path]:
             paths += write_files(study.output, {f"{part}.parquet": tables[part], part: DRAW[part](tables[part])})
         text = results.as_markdown(tables)
         report(text)
-        return [*paths, *write_files(study.output, {"summary.md": text})]
+        return [*paths, *write_files(study.output, {"summary.md": f"{text}\n{missing}\n" if missing else text})]

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from feelgood import bandits
 from feelgood.bandits import FeelGood, Model, datasets
 from feelgood.bandits.base import Context
 from feelgood.bandits.feel_good import Past
@@ -146,6 +147,17 @@ def test_a_small_study_leaves_tables_figures_and_a_summary(tmp_path):
     assert table.groupby(["algorithm", "seed"])["regret"].apply(lambda r: r.is_monotonic_increasing).all()
     assert "| released_lin_ucb |" in lines[0]
     assert "chosen on tuning seeds" in lines[0]
+
+
+@pytest.mark.parametrize(("make", "is_spread"), [(bandits.lin_ts, True), (bandits.neural_linear, False)])
+def test_runs_that_call_lapack_stay_on_one_device(make, is_spread, monkeypatch):
+    """Two devices that call it at a time can wait for each other forever; the regression of 50 features calls it."""
+    spread, num_marks = [], len(parts._marks(20))
+    monkeypatch.setattr(parts, "over_devices", lambda one: spread.append(one) or (lambda *_: np.zeros((2, num_marks))))
+    bandit = bandits.linear(2, 2)
+    regret = parts._regrets(lambda hyper: (bandit, make(bandit.model, hyper["heat"])), 20, [{"heat": 0.1}], [0, 1])
+    assert regret.shape == (1, 2, num_marks)
+    assert bool(spread) == is_spread
 
 
 def test_a_setting_at_the_end_of_its_grid_is_marked():

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from feelgood import bandits
-from feelgood.algebra import LARGEST_UNROLLED
 from feelgood.bandits import FeelGood, errors
 from feelgood.parallel import over_devices
 from feelgood.samplers import diagnostics
@@ -40,8 +39,8 @@ def _regrets(make, num_rounds: int, points: Sequence[Mapping[str, float]], seeds
     pairs = list(itertools.product(points, seeds))
     batch = {name: jnp.asarray([point[name] for point, _ in pairs], jnp.float32) for name in points[0]}
     # LAPACK calls of two devices at a time can wait for each other forever, see `feelgood.algebra`.
-    unrolled = make(points[0])[0].model.num_features <= LARGEST_UNROLLED
-    run = over_devices(one) if unrolled else jax.jit(jax.vmap(one))
+    has_lapack = "cholesky" in str(jax.make_jaxpr(one)(seeds[0], dict(points[0])))
+    run = jax.jit(jax.vmap(one)) if has_lapack else over_devices(one)
     regret = run(jnp.asarray([seed for _, seed in pairs]), batch)
     return np.asarray(regret, np.float64).reshape(len(points), len(seeds), -1)
 

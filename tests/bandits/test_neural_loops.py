@@ -223,11 +223,12 @@ def test_members_of_the_ensemble_fit_their_own_noisy_rewards_plus_their_priors()
                 extra = 0.6 * priors[i].values(x)
                 nets[i].adam(nets[i].loss_gradients(x, target, len(past.rounds), 0.2, extra), 0.03)
             assert_same(state.net, nets[i], i)
-    features = past.rng.normal(size=(1, FEATURES)).astype(np.float32)
-    x = blocks(features)[None]
-    best = [np.argmax(net.values(x) + 0.6 * prior.values(x)) for net, prior in zip(nets, priors, strict=True)]
-    shares = choice_probabilities(jax.random.key(5), algorithm, state, Context(jnp.asarray(features)), ARMS, 400)
-    np.testing.assert_allclose(shares, np.bincount(best, minlength=ARMS) / 2, atol=4 * 0.5 / 20)
+    contexts = past.rng.normal(size=(20, 1, FEATURES)).astype(np.float32)
+    share = lambda x: choice_probabilities(jax.random.key(5), algorithm, state, Context(x), ARMS, 400)
+    for x, shares in zip(contexts, jax.jit(jax.vmap(share))(contexts), strict=True):
+        both = zip(nets, priors, strict=True)
+        best = [np.argmax(net.values(blocks(x)[None]) + 0.6 * prior.values(blocks(x)[None])) for net, prior in both]
+        np.testing.assert_allclose(shares, np.bincount(best, minlength=ARMS) / 2, atol=4 * 0.5 / 20)
 
 
 CHAINS = {

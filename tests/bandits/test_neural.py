@@ -33,7 +33,7 @@ def random_regret():
     return np.mean(drawn.max(1) - drawn.mean(1))
 
 
-QUICK = ("neural_greedy", "neural_langevin", "neural_ts")
+QUICK = ("neural_greedy",)
 EACH = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MAKERS]
 
 

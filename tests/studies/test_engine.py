@@ -2,68 +2,21 @@
 
 import contextlib
 import importlib.util
-import itertools
-import json
-import os
 import pickle
-import signal
-import socket
-import subprocess
-import sys
-import threading
-import time
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from feelgood.figures import style
-from feelgood.studies import engine, frontier
+from feelgood.studies import cluster, frontier
 from feelgood.studies.cells import Cell, cell_task, tables_of
 from feelgood.studies.engine import Engine, EngineOptions, Task, carry_out, local
 from feelgood.studies.frontier import FrontierStudy
 from feelgood.studies.nchain import study as nchain
-from feelgood.studies.nchain.study import GRIDS, NChainStudy
-
-
-def numbers(name, value, made=None):
-    """A task whose table is one number."""
-
-    def run(progress, checkpoint):
-        if made is not None:
-            made.append(name)
-        return pd.DataFrame({"value": [value]})
-
-    return Task(name, f"{name}.parquet", run)
-
-
-def value_of(table):
-    return int(table["value"].iloc[0])
-
-
-def counting(start, made, rounds=3):
-    """A plan in which each round needs the table of the one before: adds 1, then 2, then 3, each as two tasks."""
-    total = start
-    for i in range(1, rounds + 1):
-        one, other = yield [numbers(f"{start}-{i}-{part}", total + part * i, made) for part in (0, 1)]
-        assert (value_of(one), value_of(other)) == (total, total + i)
-        total = value_of(other)
-    return total
-
-
-def shuffled(seed, under_way=None):
-    """An engine that ends tasks in an order of its own; `under_way` notes how many it holds at a time."""
-    random = np.random.default_rng(seed)
-
-    def first(tasks):
-        if under_way is not None:
-            under_way.append(len(tasks))
-        i = int(random.integers(len(tasks)))
-        return i, tasks[i].run(None, None)
-
-    return Engine(lambda task: task, first, float("inf"), {})
+from feelgood.studies.nchain.study import NChainStudy
+from plans import counting, files_of, numbers, shuffled, value_of
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -197,14 +150,6 @@ def test_a_cell_can_travel_to_another_machine():
     assert pickle.loads(pickle.dumps(run)).args == run.args
 
 
-def files_of(folder):
-    return {
-        path.relative_to(folder): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.suffix in (".parquet", ".csv") or path.name == "summary.md"
-    }
-
-
 @pytest.fixture
 def no_figures(monkeypatch):
     monkeypatch.setattr(style, "save", lambda figure, path: [])
@@ -222,7 +167,7 @@ def no_figures(monkeypatch):
 def test_a_study_leaves_the_same_bytes_on_any_engine(fake_runs, monkeypatch, tmp_path, study, module, options):
     fake_runs(lambda cell, point, seed: 8.5 + np.sin(seed + sum(point.values()) + len(cell.agent)))
     module.run(study(**options, output=tmp_path / "local"), report=lambda _: None)
-    monkeypatch.setattr(engine, "on_ray", lambda address: contextlib.nullcontext(shuffled(3)))
+    monkeypatch.setattr(cluster, "on_ray", lambda folder, address: contextlib.nullcontext(shuffled(3)))
     monkeypatch.setattr(EngineOptions, "__post_init__", lambda self: None)
     module.run(study(**options, engine="ray", output=tmp_path / "other"), report=lambda _: None)
     expected = files_of(tmp_path / "local")
@@ -235,7 +180,7 @@ def test_a_study_begun_on_one_engine_goes_on_on_another(fake_runs, monkeypatch, 
     ran = fake_runs(lambda cell, point, seed: seed)
     options = {"lengths": (5,), "agents": ("dqn",), "num_seeds": 2, "output": tmp_path}
     nchain.run(NChainStudy(**options), report=lambda _: None)
-    monkeypatch.setattr(engine, "on_ray", lambda address: contextlib.nullcontext(shuffled(3)))
+    monkeypatch.setattr(cluster, "on_ray", lambda folder, address: contextlib.nullcontext(shuffled(3)))
     monkeypatch.setattr(EngineOptions, "__post_init__", lambda self: None)
     nchain.run(NChainStudy(**options, engine="ray", ray_address="somewhere"), report=lambda _: None)
     assert len(ran) == 1
@@ -258,249 +203,3 @@ def test_a_missing_ray_is_named_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"needs a package that is not installed: pip install 'feelgood\[ray\]'"):
         NChainStudy(engine="ray")
-
-
-class Lost(Exception):
-    pass
-
-
-class Raised(Exception):
-    def __init__(self, cause):
-        super().__init__(f"a long\ntraceback of {cause}")
-        self.cause = cause
-
-
-class FakeRay:
-    """As much of Ray as is used here, in this process; tasks end in reverse order."""
-
-    exceptions = SimpleNamespace(RayTaskError=Raised, RayError=Lost)
-
-    def __init__(self, nodes, initialised=False):
-        self._nodes, self._initialised = nodes, initialised
-        self.calls, self.cancelled = [], []
-
-    def is_initialized(self):
-        return self._initialised
-
-    def init(self, **options):
-        self.calls.append(("init", options["address"]))
-        if options["address"] == "nowhere":
-            raise ConnectionError("no cluster there\nreally")
-        self._initialised = True
-
-    def shutdown(self):
-        self.calls.append(("shutdown",))
-        self._initialised = False
-
-    def nodes(self):
-        return [{"Alive": alive, "Resources": resources} for alive, resources in self._nodes]
-
-    def remote(self, **needs):
-        self.calls.append(("remote", needs))
-        counter = itertools.count()
-        return lambda function: SimpleNamespace(remote=lambda *arguments: (next(counter), lambda: function(*arguments)))
-
-    def wait(self, handles, num_returns):
-        return [handles[-1]], handles[:-1]
-
-    def get(self, handle):
-        try:
-            return handle[1]()
-        except (Lost, KeyboardInterrupt):
-            raise
-        except Exception as error:
-            raise Raised(error) from error
-
-    def cancel(self, handle, force):
-        self.cancelled.append(handle[0])
-
-
-@pytest.fixture
-def fake_ray(monkeypatch):
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-
-    def install(*nodes, **options):
-        ray = FakeRay(nodes, **options)
-        monkeypatch.setitem(sys.modules, "ray", ray)
-        return ray
-
-    return install
-
-
-CPUS = (True, {"CPU": 4.0})
-
-
-def test_tasks_on_ray_come_back_to_their_own_plans_and_the_cluster_is_left(fake_ray, tmp_path):
-    ray, made = fake_ray(CPUS), []
-    with engine.on_ray("") as remote:
-        assert carry_out([counting(0, made), counting(100, made)], tmp_path, remote) == [6, 106]
-    assert len(made) == len(set(made)) == 12
-    assert [name for name, *_ in ray.calls] == ["init", "remote", "shutdown"]
-    assert ray.calls[0] == ("init", None)
-    assert ray.cancelled == []
-    assert remote.facts["workers"] == ["1 x cpu"]
-
-
-def test_a_cluster_is_not_spoken_to_where_all_is_done_and_not_left_where_it_was_there_before(fake_ray, tmp_path):
-    carry_out([counting(0, [])], tmp_path, shuffled(0))
-    ray = fake_ray(CPUS)
-    with engine.on_ray("") as remote:
-        assert carry_out([counting(0, [])], tmp_path, remote) == [6]
-    assert ray.calls == []
-    ray = fake_ray(CPUS, initialised=True)
-    with engine.on_ray("") as remote:
-        carry_out([counting(100, [])], tmp_path, remote)
-    assert [name for name, *_ in ray.calls] == ["remote"]
-
-
-@pytest.mark.parametrize(
-    ("nodes", "devices", "needs"),
-    [
-        ([CPUS], 1, {"num_cpus": 1}),
-        ([CPUS], 3, {"num_cpus": 3}),
-        ([(True, {"CPU": 2.0}), (False, {"CPU": 8.0})], 3, {"num_cpus": 2}),
-        ([(True, {})], 3, {"num_cpus": 1}),
-        ([CPUS, (True, {"CPU": 8.0, "GPU": 2.0})], 3, {"num_cpus": 0, "num_gpus": 1}),
-        ([CPUS, (False, {"CPU": 8.0, "GPU": 2.0})], 3, {"num_cpus": 3}),
-    ],
-)
-def test_a_task_asks_for_a_gpu_where_there_are_some_and_else_for_as_many_cores_as_devices_here(
-    fake_ray, monkeypatch, tmp_path, nodes, devices, needs
-):
-    import jax
-
-    monkeypatch.setattr(jax, "local_device_count", lambda: devices)
-    ray = fake_ray(*nodes)
-    with engine.on_ray("") as remote:
-        carry_out([counting(0, [])], tmp_path, remote)
-    assert ray.calls[1] == ("remote", {"max_retries": 3, **needs})
-
-
-def failing(error):
-    def run(progress, checkpoint):
-        raise error
-
-    def plan():
-        yield [Task("broken", "broken.parquet", run)]
-
-    return plan()
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "message"),
-    [
-        (ValueError("friction must be positive"), ValueError, "^friction must be positive$"),
-        (Lost("node died\nand more"), ChildProcessError, r"^task broken was lost 4 times \(node died\)$"),
-        (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
-    ],
-)
-def test_failures_on_ray_are_reported_in_one_line_and_the_rest_is_cancelled(fake_ray, tmp_path, error, kind, message):
-    ray = fake_ray(CPUS)
-    with pytest.raises(kind, match=message), engine.on_ray("") as remote:
-        carry_out([counting(0, []), failing(error)], tmp_path, remote)
-    # The last to be submitted ends first in this stand-in; the two of the other plan were under way.
-    assert {0, 1} <= set(ray.cancelled)
-    assert ray.calls[-1] == ("shutdown",)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_cluster_that_is_not_there_is_named(fake_ray, tmp_path):
-    fake_ray(CPUS)
-    message = r"^ray_address nowhere cannot be reached \(no cluster there\)$"
-    with pytest.raises(ConnectionError, match=message), engine.on_ray("nowhere") as remote:
-        carry_out([counting(0, [])], tmp_path, remote)
-
-
-def test_an_address_without_a_cluster_is_reported_at_once(fake_ray, monkeypatch, tmp_path):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # ours, and not listening
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        for given, variable in ((address, ""), ("", address)):
-            monkeypatch.setenv("RAY_ADDRESS", variable)
-            ray = fake_ray(CPUS)
-            message = rf"^ray_address {address} cannot be reached \(.*refused\)$"
-            with pytest.raises(ConnectionError, match=message), engine.on_ray(given) as remote:
-                carry_out([counting(0, [])], tmp_path, remote)
-            assert ray.calls == []
-
-
-TINY = {
-    "lengths": (5,),
-    "agents": ("dqn", "lmcdqn"),
-    "num_steps": 1000,
-    "num_seeds": 3,
-    "tuning_seeds": (1, 1),
-    "num_kept": 1,
-    "seeds_per_task": 2,
-}
-
-
-@pytest.mark.slow
-def test_a_study_on_a_cluster_that_loses_a_node_leaves_the_same_bytes(tmp_path, monkeypatch):
-    ray = pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    for agent in TINY["agents"]:
-        monkeypatch.setitem(GRIDS, agent, {"step_size": (1e-2, 1e-3)})
-    nchain.run(NChainStudy(**TINY, output=tmp_path / "local"), report=lambda _: None)
-    cells = tmp_path / "ray" / "cells"
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    lost = []
-    try:
-        nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
-
-        def kill() -> None:
-            while not list(cells.glob("*.parquet")):
-                time.sleep(0.05)
-            lost.append(len(list(cells.glob("*.parquet"))))
-            cluster.remove_node(nodes[1], allow_graceful=False)
-
-        killer = threading.Thread(target=kill, daemon=True)
-        killer.start()
-        study = NChainStudy(**TINY, engine="ray", ray_address=cluster.address, output=tmp_path / "ray")
-        nchain.run(study, report=lambda _: None)
-        killer.join(timeout=600)
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-    expected = files_of(tmp_path / "local")
-    assert len(expected) == 8 + 4
-    assert lost
-    assert lost[0] < 8  # cells were still to be run when the node went
-    assert files_of(tmp_path / "ray") == expected
-    assert json.loads((tmp_path / "ray" / "manifest.json").read_text())["workers"] == ["1 x cpu"]
-
-
-STOPPED = """
-import sys
-from pathlib import Path
-from feelgood.studies.nchain import study as nchain
-study = nchain.NChainStudy(
-    lengths=(5, 6, 7, 8), agents=("dqn",), num_steps=1000, num_seeds=2, engine="ray", output=Path(sys.argv[1])
-)
-try:
-    nchain.run(study)
-except KeyboardInterrupt:
-    sys.exit(130)
-"""
-
-
-@pytest.mark.slow
-def test_an_interrupt_leaves_a_run_on_ray_that_goes_on_where_it_stopped(tmp_path):
-    pytest.importorskip("ray")
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-    words = [sys.executable, "-c", STOPPED, str(tmp_path)]
-    process = subprocess.Popen(words, env=environment, start_new_session=True)
-    kept = lambda: {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").glob("*.parquet")}
-    began = time.monotonic()
-    while not kept() and time.monotonic() - began < 120:
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
-    assert process.wait(timeout=600) == 130
-    before = kept()
-    assert 1 <= len(before) < 4
-    assert json.loads((tmp_path / "manifest.json").read_text())["finished"] is False
-    assert subprocess.run(words, env=environment, timeout=600, check=False).returncode == 0
-    assert kept().items() >= before.items()
-    assert len(kept()) == 4
-    assert json.loads((tmp_path / "manifest.json").read_text())["finished"] is True

@@ -8,26 +8,19 @@ Tasks are pure: workers write no tables, and the main process writes each table 
 dies runs again from its seeds.
 """
 
-import importlib
 import importlib.util
-import os
 import shutil
-import socket
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from multiprocessing import connection
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 from feelgood.checks import check_choice, check_count
-from feelgood.studies.worker import Worker, configure_jax
-
-MOST_RETRIES = 3
+from feelgood.studies.worker import Worker
 
 
 class Task(NamedTuple):
@@ -146,10 +139,10 @@ def carry_out(plans: Sequence[Plan], folder: Path, engine: Engine, done: Callabl
             missing[i].discard(file)
             if not missing[i]:
                 ready.append(i)
-        kept = _checkpoint(folder, file)
+        kept = checkpoint_of(folder, file)
         for path in (kept, kept.with_name(f"{kept.name}.previous")):
             path.unlink(missing_ok=True)
-        shutil.rmtree(kept.with_suffix(""), ignore_errors=True)  # runs on external environments keep a folder
+        shutil.rmtree(kept.with_suffix(""), ignore_errors=True)
     _flag_other_code(folder, code, found, engine.facts)
     return results
 
@@ -196,13 +189,16 @@ def run_plans(
 
 def _engine(options: EngineOptions, folder: Path, progress: Any) -> AbstractContextManager[Engine]:
     if options.engine == "ray":
-        return on_ray(options.ray_address)
+        from feelgood.studies import cluster
+
+        return cluster.on_ray(folder, options.ray_address)
     if options.num_processes > 1:
         return in_processes(folder, progress, options.num_processes)
     return nullcontext(local(folder, progress))
 
 
-def _checkpoint(folder: Path, file: str) -> Path:
+def checkpoint_of(folder: Path, file: str) -> Path:
+    """The file of a task's checkpoint; runs on external environments keep a folder of that name without `.npz`."""
     return (folder / file).with_suffix(".checkpoint.npz")
 
 
@@ -210,7 +206,7 @@ def local(folder: Path, progress: Any) -> Engine:
     """Runs tasks one after the other in this process, with checkpoints in `folder`."""
 
     def first(tasks: Sequence[Task]) -> tuple[int, Any]:
-        return 0, tasks[0].run(progress, _checkpoint(folder, tasks[0].file))
+        return 0, tasks[0].run(progress, checkpoint_of(folder, tasks[0].file))
 
     return Engine(lambda task: task, first, 1, {})
 
@@ -225,14 +221,14 @@ def in_processes(folder: Path, progress: Any, num_processes: int) -> Iterator[En
     from feelgood.signals import Interrupted, stop_on_signal
 
     running: dict[str, Worker] = {}
-    settings = _settings()
+    settings = jax_settings()
 
     def first(tasks: Sequence[Task]) -> tuple[int, Any]:
         with stop_on_signal() as stop:
             while not stop.is_set():
                 for task in tasks:
                     if task.file not in running and len(running) < num_processes:
-                        checkpoint = _checkpoint(folder, task.file)
+                        checkpoint = checkpoint_of(folder, task.file)
                         running[task.file] = Worker(task.name, task.run, checkpoint, settings, progress)
                 # The pipe of a dead process may stay open if a child of that process holds it too.
                 connection.wait([worker.pipe for worker in running.values()], timeout=1.0)
@@ -256,95 +252,9 @@ def in_processes(folder: Path, progress: Any, num_processes: int) -> Iterator[En
             raise
 
 
-def _settings() -> dict[str, Any]:
+def jax_settings() -> dict[str, Any]:
     """The settings of JAX that worker processes must share."""
     import jax
 
     names = ("jax_num_cpu_devices", "jax_platforms", "jax_compilation_cache_dir", "jax_enable_x64")
     return {name: getattr(jax.config, name) for name in names}
-
-
-_SILENT = SimpleNamespace(task=lambda name, total: nullcontext(lambda progress: None))
-
-
-def _work(run: Callable[..., Any], settings: Mapping[str, Any]) -> tuple[Any, str]:
-    """Runs a task on a worker, with JAX set up as in the main process; also returns the device."""
-    import jax
-
-    configure_jax(settings)
-    table = run(_SILENT, None)
-    devices = jax.local_devices()
-    return table, f"{len(devices)} x {devices[0].device_kind}"
-
-
-@contextmanager
-def on_ray(address: str = "") -> Iterator[Engine]:
-    """Runs tasks on a Ray cluster, as many at a time as fit.
-
-    If the cluster has GPUs, each task gets one. Otherwise a task gets as many cores as JAX has devices in this process,
-    and spreads its runs over as many devices, so that the results are identical bit for bit. Workers must be able to
-    import feelgood. The connection is made when the first task is submitted; on exit, unfinished tasks are cancelled.
-
-    Args:
-      address: address of the cluster; empty for the value of RAY_ADDRESS, or a new cluster on this machine.
-    """
-    import jax
-
-    ray: Any = importlib.import_module("ray")
-    facts: dict[str, list[str]] = {"workers": []}
-    names: dict[Any, str] = {}
-    settings = _settings()
-    began_here = not ray.is_initialized()
-
-    @cache
-    def worker() -> Any:
-        if began_here:
-            _connect(ray, address)
-        room = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        if any(node.get("GPU") for node in room) and settings["jax_platforms"] != "cpu":
-            needs = {"num_cpus": 0, "num_gpus": 1}
-        else:
-            most = int(max((node.get("CPU", 0) for node in room), default=0))
-            needs = {"num_cpus": min(jax.local_device_count(), most or 1)}
-        return ray.remote(max_retries=MOST_RETRIES, **needs)(_work)
-
-    def submit(task: Task) -> Any:
-        handle = worker().remote(task.run, settings)
-        names[handle] = task.name
-        return handle
-
-    def first(handles: Sequence[Any]) -> tuple[int, Any]:
-        (handle, *_), _ = ray.wait(list(handles), num_returns=1)
-        try:
-            table, device = ray.get(handle)
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause from error
-        except ray.exceptions.RayError as error:
-            why = str(error).splitlines()[0]
-            raise ChildProcessError(f"task {names[handle]} was lost {MOST_RETRIES + 1} times ({why})") from error
-        del names[handle]
-        facts["workers"] = sorted({*facts["workers"], device})
-        return handles.index(handle), table
-
-    try:
-        yield Engine(submit, first, float("inf"), facts)
-    finally:
-        for handle in names:
-            ray.cancel(handle, force=True)
-        if began_here and ray.is_initialized():
-            ray.shutdown()
-
-
-def _connect(ray: Any, address: str) -> None:
-    # No usage statistics for a cluster that is started here.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    asked = address or os.environ.get("RAY_ADDRESS", "")
-    host, _, port = asked.rpartition(":")
-    try:
-        if host and port.isdecimal() and "/" not in host:
-            # Ray itself would retry for many minutes.
-            socket.create_connection((host, int(port)), timeout=10).close()
-        ray.init(address=address or None, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    except (OSError, ValueError) as error:
-        why = (str(error) or type(error).__name__).splitlines()[0]
-        raise ConnectionError(f"ray_address {asked or 'on this machine'} cannot be reached ({why})") from error

@@ -1,23 +1,22 @@
 """Tasks on a Ray cluster: the same tables, whatever becomes of nodes, of the head and of the leading process."""
 
 import itertools
-import json
-import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+import warnings
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
+from feelgood.runs.lock import locked
 from feelgood.studies import cluster
 from feelgood.studies.engine import Task, carry_out
-from feelgood.studies.nchain import study as nchain
-from feelgood.studies.nchain.study import GRIDS, NChainStudy
-from plans import counting, files_of, shuffled
+from plans import counting, shuffled
 
 
 class Lost(Exception):
@@ -37,7 +36,7 @@ class FakeRay:
 
     def __init__(self, nodes, initialised=False):
         self._nodes, self._initialised = nodes, initialised
-        self.calls, self.cancelled = [], []
+        self.calls, self.cancelled, self.probed, self.gcs_address = [], [], [], ""
 
     def is_initialized(self):
         return self._initialised
@@ -53,15 +52,24 @@ class FakeRay:
         self._initialised = False
 
     def nodes(self):
-        return [{"Alive": alive, "Resources": resources} for alive, resources in self._nodes]
+        found = [{"Alive": alive, "Resources": resources} for alive, resources in self._nodes]
+        return [{**node, "NodeID": str(i)} for i, node in enumerate(found)]
+
+    def get_runtime_context(self):
+        return SimpleNamespace(gcs_address=self.gcs_address, get_node_id=lambda: "0")
 
     def remote(self, **needs):
-        self.calls.append(("remote", needs))
+        if "scheduling_strategy" in needs:
+            self.probed.append(needs["scheduling_strategy"])
+        else:
+            self.calls.append(("remote", needs))
         counter = itertools.count()
         return lambda function: SimpleNamespace(remote=lambda *arguments: (next(counter), lambda: function(*arguments)))
 
-    def wait(self, handles, num_returns):
-        return [handles[-1]], handles[:-1]
+    def wait(self, handles, num_returns, timeout):
+        if num_returns == 1:
+            return [handles[-1]], handles[:-1]
+        self.calls.append(("wait", num_returns, timeout))
 
     def get(self, handle):
         try:
@@ -82,6 +90,8 @@ def fake_ray(monkeypatch):
     def install(*nodes, **options):
         ray = FakeRay(nodes, **options)
         monkeypatch.setitem(sys.modules, "ray", ray)
+        strategies = SimpleNamespace(NodeAffinitySchedulingStrategy=lambda node, soft: node)
+        monkeypatch.setitem(sys.modules, "ray.util.scheduling_strategies", strategies)
         return ray
 
     return install
@@ -153,22 +163,33 @@ def failing(error):
     [
         (ValueError("friction must be positive"), ValueError, "^friction must be positive$"),
         (Lost("node died\nand more"), ChildProcessError, r"^task broken was lost 4 times \(node died\)$"),
-        (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
+        (KeyboardInterrupt(), ChildProcessError, "^task broken was stopped on its node$"),
     ],
 )
-def test_failures_on_ray_are_reported_in_one_line_and_the_rest_is_cancelled(fake_ray, tmp_path, error, kind, message):
-    ray = fake_ray(CPUS)
+@pytest.mark.parametrize("initialised", [True, False])
+def test_failures_on_ray_are_reported_in_one_line_and_the_rest_is_stopped(
+    fake_ray, tmp_path, monkeypatch, error, kind, message, initialised
+):
+    ray, marks = fake_ray(CPUS, initialised=initialised), []
+    monkeypatch.setattr(cluster, "_mark", lambda folder, text: marks.append(text))
+    monkeypatch.setattr(cluster, "_is_unreached", lambda folder, token: False)
     with pytest.raises(kind, match=message), cluster.on_ray(tmp_path, "") as remote:
         carry_out([counting(0, []), failing(error)], tmp_path, remote)
     # The last to be submitted ends first in this stand-in; the two of the other plan were under way.
-    assert {0, 1} <= set(ray.cancelled)
-    assert ray.calls[-1] == ("shutdown",)
-    assert list(tmp_path.iterdir()) == []
+    told, stopped = marks
+    assert stopped == f"{told} stopped"
+    waited, *rest = ray.calls[1 if initialised else 2 :]
+    assert waited[0] == "wait"
+    assert waited[1] >= 2
+    assert waited[2] < 8.0 - 2.0  # before `feelgood.signals` ends this process
+    assert rest == ([] if initialised else [("shutdown",)])
+    assert {0, 1} <= set(ray.cancelled) if initialised else not ray.cancelled
+    assert not list(tmp_path.glob("*.parquet"))
 
 
 def test_a_cluster_that_is_not_there_is_named(fake_ray, tmp_path):
     fake_ray(CPUS)
-    message = r"^ray_address nowhere cannot be reached \(no cluster there\)$"
+    message = r"^ray_address nowhere cannot be reached \(no cluster there really\); results so far are kept: .* again$"
     with pytest.raises(ConnectionError, match=message), cluster.on_ray(tmp_path, "nowhere") as remote:
         carry_out([counting(0, [])], tmp_path, remote)
 
@@ -180,89 +201,150 @@ def test_an_address_without_a_cluster_is_reported_at_once(fake_ray, monkeypatch,
         for given, variable in ((address, ""), ("", address)):
             monkeypatch.setenv("RAY_ADDRESS", variable)
             ray = fake_ray(CPUS)
-            message = rf"^ray_address {address} cannot be reached \(.*refused\)$"
+            message = rf"^ray_address {address} cannot be reached \(.*refused\); results so far are kept: "
             with pytest.raises(ConnectionError, match=message), cluster.on_ray(tmp_path, given) as remote:
                 carry_out([counting(0, [])], tmp_path, remote)
             assert ray.calls == []
 
 
-TINY = {
-    "lengths": (5,),
-    "agents": ("dqn", "lmcdqn"),
-    "num_steps": 1000,
-    "num_seeds": 3,
-    "tuning_seeds": (1, 1),
-    "num_kept": 1,
-    "seeds_per_task": 2,
-}
+def keeping(seen):
+    """A plan of one task that writes a checkpoint, if it may."""
+
+    def run(progress, checkpoint):
+        seen.append(checkpoint)
+        if checkpoint is not None:
+            checkpoint.write_text("half")
+        return pd.DataFrame({"value": [1]})
+
+    yield [Task("one", "one-abc.parquet", run)]
 
 
-@pytest.mark.slow
-def test_a_study_on_a_cluster_that_loses_a_node_leaves_the_same_bytes(tmp_path, monkeypatch):
-    ray = pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
+def test_a_task_keeps_its_checkpoint_in_the_place_of_local_runs(fake_ray, tmp_path):
+    ray, seen = fake_ray(CPUS, (True, {"CPU": 0}), CPUS), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with cluster.on_ray(tmp_path, "") as remote:
+            carry_out([keeping(seen)], tmp_path, remote)
+    assert seen == [tmp_path / "one-abc.checkpoint.npz"]
+    assert [path.name for path in tmp_path.iterdir()] == ["one-abc.parquet"]
+    assert ray.probed == ["0", "2"]  # nodes without cores run no task
 
-    for agent in TINY["agents"]:
-        monkeypatch.setitem(GRIDS, agent, {"step_size": (1e-2, 1e-3)})
-    nchain.run(NChainStudy(**TINY, output=tmp_path / "local"), report=lambda _: None)
-    cells = tmp_path / "ray" / "cells"
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    lost = []
-    try:
-        nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
 
-        def kill() -> None:
-            while not list(cells.glob("*.parquet")):
+def test_nodes_that_do_not_reach_the_folder_are_reported_once_and_keep_no_checkpoint(fake_ray, tmp_path, monkeypatch):
+    fake_ray(CPUS, CPUS)
+    monkeypatch.setattr(cluster, "_mark", lambda folder, text: None)  # as if it were another machine's folder
+    seen = []
+    message = f"cannot write to {tmp_path}: tasks there keep no checkpoints"
+    with pytest.warns(UserWarning, match=message) as caught, cluster.on_ray(tmp_path, "") as remote:
+        carry_out([keeping(seen), counting(0, [])], tmp_path, remote)
+    assert len(caught) == 1
+    assert seen == [None]
+
+
+def test_a_folder_is_reached_where_it_holds_the_token_of_the_leading_process(tmp_path):
+    assert cluster._is_unreached(tmp_path / "missing", "abc")
+    assert cluster._is_unreached(tmp_path, "abc")
+    (tmp_path / ".reached").write_bytes(b"\xff")
+    assert cluster._is_unreached(tmp_path, "abc")
+    cluster._mark(tmp_path, "other")
+    assert cluster._is_unreached(tmp_path, "abc")
+    cluster._mark(tmp_path, "abc")
+    assert not cluster._is_unreached(tmp_path, "abc")
+
+
+def test_a_task_waits_for_the_checkpoint_of_its_lost_predecessor_and_then_does_without(tmp_path, monkeypatch):
+    checkpoint = tmp_path / "one.checkpoint.npz"
+    with locked(tmp_path / "one.checkpoint"):
+        monkeypatch.setattr(cluster, "SECONDS_FOR_LOCK", 0.0)
+        with cluster._held(checkpoint, "abc") as kept:
+            assert kept is None
+    predecessor = locked(tmp_path / "one.checkpoint")
+    predecessor.__enter__()
+    threading.Timer(0.3, predecessor.__exit__, (None, None, None)).start()
+    monkeypatch.setattr(cluster, "SECONDS_FOR_LOCK", 30.0)
+    with cluster._held(checkpoint, "abc") as kept:
+        assert kept == checkpoint
+
+
+def test_a_task_is_interrupted_when_the_leading_process_stops(tmp_path):
+    cluster._mark(tmp_path, "abc")
+
+    def run(progress, checkpoint):
+        cluster._mark(tmp_path, "abc stopped")
+        until = time.monotonic() + 20
+        try:
+            while time.monotonic() < until:
                 time.sleep(0.05)
-            lost.append(len(list(cells.glob("*.parquet"))))
-            cluster.remove_node(nodes[1], allow_graceful=False)
+        except KeyboardInterrupt:
+            checkpoint.write_text("kept")
+            raise
 
-        killer = threading.Thread(target=kill, daemon=True)
-        killer.start()
-        study = NChainStudy(**TINY, engine="ray", ray_address=cluster.address, output=tmp_path / "ray")
-        nchain.run(study, report=lambda _: None)
-        killer.join(timeout=600)
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-    expected = files_of(tmp_path / "local")
-    assert len(expected) == 8 + 4
-    assert lost
-    assert lost[0] < 8  # cells were still to be run when the node went
-    assert files_of(tmp_path / "ray") == expected
-    assert json.loads((tmp_path / "ray" / "manifest.json").read_text())["workers"] == ["1 x cpu"]
+    checkpoint = tmp_path / "one.checkpoint.npz"
+    assert cluster._work(run, {}, checkpoint, "abc") is None
+    assert checkpoint.read_text() == "kept"
+    assert cluster._work(lambda *_: pytest.fail("it began"), {}, checkpoint, "abc") is None  # it was still queued
 
 
-STOPPED = """
-import sys
-from pathlib import Path
-from feelgood.studies.nchain import study as nchain
-study = nchain.NChainStudy(
-    lengths=(5, 6, 7, 8), agents=("dqn",), num_steps=1000, num_seeds=2, engine="ray", output=Path(sys.argv[1])
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"\0\0\6\4\0\0\0\0\0\0\5\0\0\x40\0", ""),  # a frame of settings
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "something else than Ray answers there"),
+        (b"", "something else than Ray answers there"),
+    ],
 )
-try:
-    nchain.run(study)
-except KeyboardInterrupt:
-    sys.exit(130)
-"""
+def test_an_address_is_checked_for_a_server_of_rays_kind(answer, reason):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                assert connection.recv(100).startswith(b"PRI * HTTP/2.0")
+                connection.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        assert cluster._silence(f"127.0.0.1:{server.getsockname()[1]}") == reason
 
 
-@pytest.mark.slow
-def test_an_interrupt_leaves_a_run_on_ray_that_goes_on_where_it_stopped(tmp_path):
-    pytest.importorskip("ray")
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-    words = [sys.executable, "-c", STOPPED, str(tmp_path)]
-    process = subprocess.Popen(words, env=environment, start_new_session=True)
-    kept = lambda: {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").glob("*.parquet")}
-    began = time.monotonic()
-    while not kept() and time.monotonic() - began < 120:
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
-    assert process.wait(timeout=600) == 130
-    before = kept()
-    assert 1 <= len(before) < 4
-    assert json.loads((tmp_path / "manifest.json").read_text())["finished"] is False
-    assert subprocess.run(words, env=environment, timeout=600, check=False).returncode == 0
-    assert kept().items() >= before.items()
-    assert len(kept()) == 4
-    assert json.loads((tmp_path / "manifest.json").read_text())["finished"] is True
+@pytest.mark.parametrize("address", ["", "auto", "local", "ray://host:10001"])
+def test_other_addresses_are_left_to_ray(address):
+    assert cluster._silence(address) == ""
+
+
+def test_a_lost_head_is_reported_with_the_command_that_continues(fake_ray, monkeypatch, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # ours, and not listening
+        ray = fake_ray(CPUS)
+        ray.gcs_address = address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ray.wait = lambda handles, num_returns, timeout: ([], handles)
+        clock = itertools.count(step=1.0)
+        monkeypatch.setattr(cluster, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+        message = (
+            rf"^the Ray cluster at {address} was lost \(its head does not answer: .*refused\); finished tables and "
+            rf"checkpoints are kept; to continue on a running cluster: feelgood resume {tmp_path}$"
+        )
+        with pytest.raises(ConnectionError, match=message), cluster.on_ray(tmp_path / "cells", "") as remote:
+            carry_out([counting(0, [])], tmp_path / "cells", remote)
+        assert cluster.SECONDS_WITHOUT_HEAD <= next(clock) < 60  # when Ray would end this process
+
+
+def test_a_lost_node_of_the_leading_process_is_reported(fake_ray, monkeypatch, tmp_path):
+    fake_ray((False, {"CPU": 4.0}), CPUS).wait = lambda handles, num_returns, timeout: ([], handles)
+    clock = itertools.count(step=1.0)
+    monkeypatch.setattr(cluster, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    message = r"was lost \(the node of this process died\); finished tables"
+    with pytest.raises(ConnectionError, match=message), cluster.on_ray(tmp_path, "") as remote:
+        carry_out([counting(0, [])], tmp_path, remote)
+
+
+def test_rays_handlers_of_signals_do_not_stay_and_its_processes_leave_the_group():
+    before = signal.getsignal(signal.SIGTERM)
+    code = "import os; print(os.getpgrp() == os.getpid())"
+    run = lambda: subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, preexec_fn=lambda: None
+    ).stdout.strip()
+    with cluster._own_signals():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(15))  # as `ray.init` does
+        assert run() == str(sys.platform == "linux")
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert run() == "False"

@@ -1,31 +1,40 @@
-"""The engine that runs the tasks of a study on a Ray cluster."""
+"""The engine that runs the tasks of a study on a Ray cluster.
 
+Tasks write their checkpoints into the study's folder where their node can reach it, in the same files as local runs.
+A task that is lost with its node, or stopped with the leading process, continues from there.
+"""
+
+import _thread
 import importlib
 import os
+import secrets
+import signal
 import socket
+import sys
+import threading
+import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from feelgood.studies.engine import Engine, Task, jax_settings
+from feelgood.files import atomically
+from feelgood.runs.lock import locked
+from feelgood.signals import SIGNALS, Interrupted, stop_on_signal
+from feelgood.studies.engine import Engine, Task, checkpoint_of, jax_settings
 from feelgood.studies.worker import configure_jax
 
 MOST_RETRIES = 3
-
-_SILENT = SimpleNamespace(task=lambda name, total: nullcontext(lambda progress: None))
-
-
-def _work(run: Callable[..., Any], settings: Mapping[str, Any]) -> tuple[Any, str]:
-    """Runs a task on a worker, with JAX set up as in the main process; also returns the device."""
-    import jax
-
-    configure_jax(settings)
-    table = run(_SILENT, None)
-    devices = jax.local_devices()
-    return table, f"{len(devices)} x {devices[0].device_kind}"
+SECONDS_TO_STOP = 4.0
+"""Time in which stopped tasks write their checkpoints; less than `feelgood.signals.SECONDS_TO_STOP`."""
+SECONDS_WITHOUT_HEAD = 15.0
+"""Time after which a head that does not answer counts as lost. After 60 seconds Ray would end this process."""
+SECONDS_FOR_LOCK = 120.0
+"""Time to wait for the checkpoint of a lost task; a server of NFS releases the locks of a dead node after 90."""
+_MARKER, _STOPPED = ".reached", " stopped"
 
 
 @contextmanager
@@ -34,69 +43,292 @@ def on_ray(folder: Path, address: str = "") -> Iterator[Engine]:
 
     If the cluster has GPUs, each task gets one. Otherwise a task gets as many cores as JAX has devices in this process,
     and spreads its runs over as many devices, so that the results are identical bit for bit. Workers must be able to
-    import feelgood. The connection is made when the first task is submitted; on exit, unfinished tasks are cancelled.
+    import feelgood. The connection is made when the first task is submitted. On exit, unfinished tasks write their
+    checkpoints and stop.
 
     Args:
-      folder: folder of the tables.
+      folder: folder of the tables. Tasks keep checkpoints in it if their node can reach it under the same path;
+        otherwise a warning is given, and they keep none.
       address: address of the cluster; empty for the value of RAY_ADDRESS, or a new cluster on this machine.
     """
     import jax
 
     ray: Any = importlib.import_module("ray")
+    folder, token = folder.absolute(), secrets.token_hex(16)
     facts: dict[str, list[str]] = {"workers": []}
     names: dict[Any, str] = {}
+    probes: list[Any] = []
     settings = jax_settings()
     began_here = not ray.is_initialized()
 
     @cache
-    def worker() -> Any:
+    def connect() -> tuple[Any, _Head]:
         if began_here:
             _connect(ray, address)
-        room = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        _mark(folder, token)
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        room = [node["Resources"] for node in nodes]
         if any(node.get("GPU") for node in room) and settings["jax_platforms"] != "cpu":
             needs = {"num_cpus": 0, "num_gpus": 1}
         else:
             most = int(max((node.get("CPU", 0) for node in room), default=0))
             needs = {"num_cpus": min(jax.local_device_count(), most or 1)}
-        return ray.remote(max_retries=MOST_RETRIES, **needs)(_work)
+        probes.extend(_probe(ray, node["NodeID"], folder, token) for node in nodes if node["Resources"].get("CPU"))
+        return ray.remote(max_retries=MOST_RETRIES, **needs)(_work), _Head(ray, folder, address)
 
     def submit(task: Task) -> Any:
-        handle = worker().remote(task.run, settings)
+        remote, _ = connect()
+        handle = remote.remote(task.run, settings, checkpoint_of(folder, task.file), token)
         names[handle] = task.name
         return handle
 
     def first(handles: Sequence[Any]) -> tuple[int, Any]:
-        (handle, *_), _ = ray.wait(list(handles), num_returns=1)
+        _, head = connect()
+        with stop_on_signal() as stop:
+            while not stop.is_set():
+                ready, _ = ray.wait([*handles, *probes], num_returns=1, timeout=0.5)
+                if not ready:
+                    head.check()
+                elif ready[0] in probes:
+                    probes.remove(ready[0])
+                    with suppress(ray.exceptions.RayError):  # its node is gone
+                        warn(ray.get(ready[0]))
+                else:
+                    return handles.index(ready[0]), table_of(ready[0])
+        raise Interrupted
+
+    def table_of(handle: Any) -> Any:
         try:
-            table, device = ray.get(handle)
+            answer = ray.get(handle)
         except ray.exceptions.RayTaskError as error:
             raise error.cause from error
         except ray.exceptions.RayError as error:
             why = str(error).splitlines()[0]
             raise ChildProcessError(f"task {names[handle]} was lost {MOST_RETRIES + 1} times ({why})") from error
-        del names[handle]
+        name = names.pop(handle)
+        if answer is None:
+            raise ChildProcessError(f"task {name} was stopped on its node")
+        table, device, is_unreached = answer
         facts["workers"] = sorted({*facts["workers"], device})
-        return handles.index(handle), table
+        warn(is_unreached)
+        return table
+
+    @cache
+    def warn_once() -> None:
+        warnings.warn(
+            f"a node of the Ray cluster cannot write to {folder}: tasks there keep no checkpoints, and lost ones "
+            "start again; choose an output on a file system that all nodes share, or shorter tasks",
+            stacklevel=2,
+        )
+
+    def warn(is_unreached: bool) -> None:
+        if is_unreached:
+            warn_once()
 
     try:
         yield Engine(submit, first, float("inf"), facts)
     finally:
-        for handle in names:
-            ray.cancel(handle, force=True)
-        if began_here and ray.is_initialized():
-            ray.shutdown()
+        try:
+            if names:
+                _mark(folder, f"{token}{_STOPPED}")
+                ray.wait(list(names), num_returns=len(names), timeout=SECONDS_TO_STOP)
+        finally:
+            (folder / _MARKER).unlink(missing_ok=True)
+            # `ray.cancel` may crash this process (seen with Ray 2.60), and the end of the connection ends all tasks.
+            if began_here and ray.is_initialized():
+                ray.shutdown()
+            elif not began_here:
+                for handle in names:
+                    ray.cancel(handle, force=True)
+
+
+def _mark(folder: Path, text: str) -> None:
+    """Writes the file by which tasks see that they reach the folder, and later that they should stop."""
+    atomically(folder / _MARKER, lambda path: path.write_text(text))
+
+
+# Connection to the cluster.
+
+
+_DETACHING = threading.Event()
+
+
+def _leave_group() -> None:
+    if _DETACHING.is_set():
+        os.setpgrp()
+
+
+if sys.platform == "linux":  # elsewhere Ray ends its processes by their group
+    os.register_at_fork(after_in_child=_leave_group)
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keeps the handlers of signals in this process, and signals to its group away from processes started now."""
+    is_main = threading.current_thread() is threading.main_thread()
+    handlers = {signum: signal.getsignal(signum) for signum in SIGNALS} if is_main else {}
+    _DETACHING.set()
+    try:
+        with warnings.catch_warnings():
+            # JAX warns of a fork that continues; Ray forks to start its programs.
+            warnings.filterwarnings("ignore", message=r"os\.fork", category=RuntimeWarning)
+            yield
+    finally:
+        _DETACHING.clear()
+        for signum, handler in handlers.items():
+            signal.signal(signum, signal.SIG_DFL if handler is None else handler)
 
 
 def _connect(ray: Any, address: str) -> None:
     # No usage statistics for a cluster that is started here.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     asked = address or os.environ.get("RAY_ADDRESS", "")
-    host, _, port = asked.rpartition(":")
     try:
-        if host and port.isdecimal() and "/" not in host:
-            # Ray itself would retry for many minutes.
-            socket.create_connection((host, int(port)), timeout=10).close()
-        ray.init(address=address or None, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    except (OSError, ValueError) as error:
-        why = (str(error) or type(error).__name__).splitlines()[0]
-        raise ConnectionError(f"ray_address {asked or 'on this machine'} cannot be reached ({why})") from error
+        if why := _silence(asked):
+            raise ConnectionError(why)
+        with _own_signals():
+            ray.init(address=address or None, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    except (OSError, ValueError, RuntimeError) as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise ConnectionError(
+            f"ray_address {asked or 'on this machine'} cannot be reached ({why}); results so far are kept: "
+            "start the cluster or correct the address, and run the same command again"
+        ) from error
+
+
+def _silence(address: str) -> str:
+    """Why no gRPC server answers at HOST:PORT, such as the head of a Ray cluster; empty if one does.
+
+    Ray itself would retry for many minutes. Addresses of another form are not checked.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in host:
+        return ""
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=10) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") != "0":
+                return ""
+            # The beginning of HTTP/2 and an empty frame of settings (type 4), to which a server answers with its own.
+            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
+            answer = connection.recv(9)
+    except (OSError, OverflowError) as error:
+        return str(error) or type(error).__name__
+    return "" if answer[3:4] == b"\4" else "something else than Ray answers there"
+
+
+class _Head:
+    """The head of the cluster, which may be lost; also the node of this process."""
+
+    def __init__(self, ray: Any, folder: Path, address: str):
+        self._ray, self._folder = ray, folder
+        # A client of Ray (ray://) sees neither, and gets an error from the server when it is lost.
+        self._is_client = (address or os.environ.get("RAY_ADDRESS", "")).startswith("ray://")
+        if not self._is_client:
+            context = ray.get_runtime_context()
+            self._address, self._node = context.gcs_address, context.get_node_id()
+        self._answered = self._checked = time.monotonic()
+
+    def check(self) -> None:
+        """Raises a `ConnectionError` if the head has not answered for some time; asks every two seconds at most."""
+        now = time.monotonic()
+        if self._is_client or now - self._checked < 2.0:
+            return
+        why = _silence(self._address)
+        if not why:
+            self._answered = now
+            if not any(node["Alive"] for node in self._ray.nodes() if node["NodeID"] == self._node):
+                raise self._lost("the node of this process died")
+        elif now - self._answered > SECONDS_WITHOUT_HEAD:
+            raise self._lost(f"its head does not answer: {why}")
+        self._checked = time.monotonic()
+
+    def _lost(self, why: str) -> ConnectionError:
+        return ConnectionError(
+            f"the Ray cluster at {self._address} was lost ({why}); finished tables and checkpoints are kept; "
+            f"to continue on a running cluster: feelgood resume {self._folder.parent}"
+        )
+
+
+def _probe(ray: Any, node: str, folder: Path, token: str) -> Any:
+    """Starts a look from a node whether it can reach the folder."""
+    strategies = importlib.import_module("ray.util.scheduling_strategies")
+    where = strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+    return ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=where)(_is_unreached).remote(folder, token)
+
+
+# The code below runs on the nodes.
+
+
+def _is_unreached(folder: Path, token: str) -> bool:
+    """Whether this node lacks the folder in which the leading process has left its token, or cannot write to it."""
+    return not _read(folder / _MARKER).startswith(token) or not os.access(folder, os.W_OK)
+
+
+def _read(marker: Path) -> str:
+    """The text of the marker; empty if it cannot be read."""
+    try:
+        return marker.read_text()
+    except (OSError, ValueError):
+        return ""
+
+
+_SILENT = SimpleNamespace(task=lambda name, total: nullcontext(lambda progress: None))
+
+
+def _work(
+    run: Callable[..., Any], settings: Mapping[str, Any], checkpoint: Path, token: str
+) -> tuple[Any, str, bool] | None:
+    """Runs a task with JAX set up as in the main process.
+
+    Returns:
+      The table, the device, and whether the folder of the checkpoint could not be reached; None if it was stopped.
+    """
+    if _read(checkpoint.with_name(_MARKER)) == f"{token}{_STOPPED}":
+        return None
+    import jax
+
+    configure_jax(settings)
+    is_unreached = _is_unreached(checkpoint.parent, token)
+    try:
+        with nullcontext(None) if is_unreached else _held(checkpoint, token) as kept:
+            table = run(_SILENT, kept)
+    except KeyboardInterrupt:
+        return None
+    devices = jax.local_devices()
+    return table, f"{len(devices)} x {devices[0].device_kind}", is_unreached
+
+
+@contextmanager
+def _held(checkpoint: Path, token: str) -> Iterator[Path | None]:
+    """The path of a checkpoint that no other process writes; None if another one does not stop.
+
+    The other one would be the same task, on a node that is cut off from the cluster or about to end. When the leading
+    process stops, the main thread is interrupted, as by Ctrl-C.
+    """
+    until = time.monotonic() + SECONDS_FOR_LOCK
+    kept: Path | None = checkpoint
+    ended = threading.Event()
+    watched = (checkpoint.with_name(_MARKER), token, ended)
+    threading.Thread(target=_interrupt_when_stopped, args=watched, daemon=True).start()
+    with ExitStack() as stack:
+        stack.callback(ended.set)
+        while kept is not None:
+            try:
+                stack.enter_context(locked(checkpoint.with_suffix("")))  # this folder goes with the checkpoint
+                break
+            except ValueError:
+                if time.monotonic() > until:
+                    kept = None
+                time.sleep(0.5)
+        yield kept
+
+
+def _interrupt_when_stopped(marker: Path, token: str, ended: threading.Event) -> None:
+    """Interrupts the main thread when the marker holds another text than the token, unless the work has ended.
+
+    A marker that cannot be read may be a moment's trouble of a network.
+    """
+    while not ended.wait(0.5):
+        if _read(marker) not in (token, ""):
+            _thread.interrupt_main()
+            return

@@ -4,8 +4,8 @@ A study is a list of plans. A plan is a generator: it yields the tasks that it n
 returns its result, so dependencies (a round of tuning on the previous one) are ordinary code. A task computes a table,
 which is stored in a file; an existing file is read instead of computed again.
 
-Tasks are pure: workers write no tables, and the main process writes each table atomically and once. A task whose worker
-dies runs again from its seeds.
+Tasks are pure: workers write no tables, and the main process writes each table atomically and once. A task that is
+stopped or lost continues from its checkpoint, or runs again from its seeds.
 """
 
 import importlib.util

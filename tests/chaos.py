@@ -1,13 +1,16 @@
 """Random kills, corrupted files and hostile folders: prints how many were tried and how many were survived.
 
-Run it with `make chaos`; it takes about ten minutes on two cores. `python tests/chaos.py --seed 1 --num-kills 10`
-chooses other kills and damages. A trial is survived if the same command then gives the results of an undisturbed run,
-or refuses in one sentence; never if it gives other results, a traceback, or leaves its folder.
+Run it with `make chaos`; it takes less than twenty minutes on two cores. `python tests/chaos.py --seed 1 --num-kills 9`
+chooses other kills and damages, and `--parts hostile` runs one part. Runs on Ray are killed too where Ray is installed:
+their leading process, a worker, or the head of their cluster. A trial is survived if the same command then gives the
+results of an undisturbed run, or refuses in one sentence; never if it gives other results, a traceback, or leaves its
+folder.
 """
 
 import argparse
 import contextlib
 import hashlib
+import importlib.util
 import io
 import json
 import os
@@ -26,10 +29,12 @@ from pathlib import Path
 import numpy as np
 
 NCHAIN = shlex.split("run nchain --lengths 5 --agents dqn --num-steps 20000 --num-seeds 2 --tuning-seeds")
+SPLIT = [*NCHAIN, "--seeds-per-task", "1"]  # two tasks
 TRAIN = shlex.split(
     "train --env CartPole-v1 --agent dqn --num-steps 6000 --num-envs 4 --hidden 16 --num-seeds 2 "
     "--config capacity=2000 evaluation_period=1000 num_evaluation_episodes=3 max_evaluation_steps=60"
 )
+PARTS = ("kills", "corruption", "hostile")
 
 
 class Tally:
@@ -87,30 +92,54 @@ def tables(folder):
     return found
 
 
-def kills(tally, draws, folder, num_kills, words, kind, is_right):
+def kills(tally, draws, folder, num_kills, words, kind, is_right, seconds=(1, 9), victims=("leading process",)):
     """Kills a command again and again until it has finished; then looks at its results."""
     done = 0
     while done < num_kills:
         shutil.rmtree(folder, ignore_errors=True)
         for _ in range(6):
             process = start(words, folder)
+            victim = draws.choice(victims)
             signum = draws.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
             try:
-                said, _ = process.communicate(timeout=draws.uniform(1, 9))
+                said, _ = process.communicate(timeout=draws.uniform(*seconds))
                 break
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signum)
-                said, _ = process.communicate(timeout=60)
+                codes = strike(process, victim, signum)
+                said, _ = process.communicate(timeout=300)
             done += 1
-            stopped = {signal.SIGKILL: [-9], signal.SIGTERM: [143, -15], signal.SIGINT: [130, -2]}[signum]
-            if process.returncode not in [0, *stopped] or "Traceback" in said.partition("Exception ignored")[0]:
-                tally.add(f"{kind}, killed", f"exit code {process.returncode} after {signum.name}: {said[-600:]}")
+            if process.returncode not in [0, *codes] or "Traceback" in said.partition("Exception ignored")[0]:
+                problem = f"exit code {process.returncode} after {signum.name} to the {victim}: {said[-600:]}"
+                tally.add(f"{kind}, killed", problem)
             else:
                 tally.add(f"{kind}, killed")
         process = start(words, folder)
         said, _ = process.communicate(timeout=600)
         problem = said[-600:] if process.returncode or "Traceback" in said else is_right(folder)
         tally.add(f"{kind}, finished after kills", problem)
+
+
+def strike(process, victim, signum):
+    """Kills a command, or a process of its Ray cluster; returns the exit codes that are right then, next to 0."""
+    names = {"worker": ("ray::_work",), "head": ("gcs_server",)}.get(victim, ())
+    found = [pid for pid, name in descendants(process.pid) if any(each in name for each in names)]
+    if not found:  # also where the cluster does not run yet
+        os.killpg(process.pid, signum)
+        return {signal.SIGKILL: [-9], signal.SIGTERM: [143, -15], signal.SIGINT: [130, -2]}[signum]
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(found[0], signal.SIGKILL)
+    return [2] if victim == "head" else []
+
+
+def descendants(pid):
+    """The processes that a process has started, directly or not: their numbers and command lines."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(maxsplit=2) for line in listed.splitlines()]
+    found, parents = [], {pid}
+    while parents:
+        children = [(int(row[0]), row[2]) for row in rows if int(row[1]) in parents]
+        found, parents = found + children, {child for child, _ in children}
+    return found
 
 
 def damages(draws, path):
@@ -257,7 +286,8 @@ def hostile(tally, folder):
 def main():
     parse = argparse.ArgumentParser()
     parse.add_argument("--seed", type=int, default=0)
-    parse.add_argument("--num-kills", type=int, default=25, help="of each of the two kinds of runs")
+    parse.add_argument("--num-kills", type=int, default=50, help="of runs of all kinds together")
+    parse.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     chosen = parse.parse_args()
     from feelgood.cli.work import set_up_jax
 
@@ -265,25 +295,43 @@ def main():
     draws, tally, began = random.Random(chosen.seed), Tally(), time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        for words, name in ((NCHAIN, "nchain"), (TRAIN, "train")):
-            process = start(words, folder / name)
-            said, _ = process.communicate(timeout=900)
-            assert process.returncode == 0, said
-        right = same_tables(tables(folder / "nchain"))
-        kills(tally, draws, folder / "killed", chosen.num_kills, NCHAIN, "N-chain", right)
-        kills(tally, draws, folder / "killed", chosen.num_kills, TRAIN, "training", whole_curves)
-        stop_training(folder / "stopped")
-        for words, name, is_right in (
-            (NCHAIN, "nchain", right),
-            (TRAIN, "train", whole_curves),
-            (TRAIN, "stopped", whole_curves),
-        ):
-            corruption(tally, draws, folder / name, words, {"stopped": "stopped training"}.get(name, name), is_right)
-        (folder / "hostile").mkdir()
-        hostile(tally, folder / "hostile")
+        if {"kills", "corruption"} & {*chosen.parts}:
+            undisturbed(NCHAIN, folder / "nchain")
+            right = same_tables(tables(folder / "nchain"))
+        if "kills" in chosen.parts:
+            has_ray = importlib.util.find_spec("ray") is not None
+            share = chosen.num_kills // (3 if has_ray else 2)
+            kills(tally, draws, folder / "killed", share, NCHAIN, "N-chain", right)
+            if has_ray:
+                undisturbed(SPLIT, folder / "split")
+                alike, victims = same_tables(tables(folder / "split")), ("leading process", "worker", "head")
+                words = [*SPLIT, "--engine", "ray"]
+                kills(tally, draws, folder / "killed", share, words, "N-chain on Ray", alike, (3, 20), victims)
+            else:
+                print("runs on Ray are left out: it is not installed (pip install 'feelgood[ray]')", flush=True)
+            left = chosen.num_kills - share * (2 if has_ray else 1)
+            kills(tally, draws, folder / "killed", left, TRAIN, "training", whole_curves)
+        if "corruption" in chosen.parts:
+            undisturbed(TRAIN, folder / "train")
+            stop_training(folder / "stopped training")
+            stop_nchain(folder / "stopped nchain")
+            corruption(tally, draws, folder / "nchain", NCHAIN, "nchain", right)
+            corruption(tally, draws, folder / "stopped nchain", NCHAIN, "stopped nchain", right)
+            corruption(tally, draws, folder / "train", TRAIN, "train", whole_curves)
+            corruption(tally, draws, folder / "stopped training", TRAIN, "stopped training", whole_curves)
+        if "hostile" in chosen.parts:
+            (folder / "hostile").mkdir()
+            hostile(tally, folder / "hostile")
     is_whole = tally.show()
     print(f"{time.monotonic() - began:.0f} s, seed {chosen.seed}")
     sys.exit(0 if is_whole else 1)
+
+
+def undisturbed(words, folder):
+    """Runs a command to its end."""
+    process = start(words, folder)
+    said, _ = process.communicate(timeout=900)
+    assert process.returncode == 0, said
 
 
 def stop_training(folder):
@@ -293,6 +341,21 @@ def stop_training(folder):
         time.sleep(0.02)
     process.terminate()
     process.communicate(timeout=60)
+
+
+def stop_nchain(folder):
+    """Stops a run on the N-chain twice, so that there are a checkpoint and the one before it."""
+    for delay in (*np.arange(2, 30, 0.5),):
+        process = start(NCHAIN, folder)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=delay)
+        process.terminate()
+        process.communicate(timeout=60)
+        if list(folder.glob("cells/*.checkpoint.npz.previous")):
+            return
+        if list(folder.glob("cells/*.parquet")):
+            shutil.rmtree(folder)
+    raise RuntimeError("no run on the N-chain was stopped between its first checkpoint and its end")
 
 
 if __name__ == "__main__":

@@ -252,6 +252,15 @@ def test_a_folder_is_reached_where_it_holds_the_token_of_the_leading_process(tmp
     assert not cluster._is_unreached(tmp_path, "abc")
 
 
+def test_the_token_is_not_written_through_a_symbolic_link(tmp_path):
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    (tmp_path / ".reached").symlink_to(mine)
+    cluster._mark(tmp_path, "abc")
+    assert mine.read_text() == "mine"
+    assert not cluster._is_unreached(tmp_path, "abc")
+
+
 def test_a_task_waits_for_the_checkpoint_of_its_lost_predecessor_and_then_does_without(tmp_path, monkeypatch):
     checkpoint = tmp_path / "one.checkpoint.npz"
     with locked(tmp_path / "one.checkpoint"):
@@ -264,6 +273,9 @@ def test_a_task_waits_for_the_checkpoint_of_its_lost_predecessor_and_then_does_w
     monkeypatch.setattr(cluster, "SECONDS_FOR_LOCK", 30.0)
     with cluster._held(checkpoint, "abc") as kept:
         assert kept == checkpoint
+    (tmp_path / "one.checkpoint" / ".lock").symlink_to(tmp_path / "mine")
+    with pytest.raises(ValueError, match="must not be a symbolic link"), cluster._held(checkpoint, "abc"):
+        pass
 
 
 def test_a_task_is_interrupted_when_the_leading_process_stops(tmp_path):

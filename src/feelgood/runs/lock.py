@@ -9,6 +9,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
+class Held(ValueError):
+    """Another process holds the lock."""
+
+
 @contextmanager
 def locked(output: Path) -> Iterator[None]:
     """Holds a folder for this process alone, by an advisory lock of the operating system on `output/.lock`.
@@ -19,7 +23,8 @@ def locked(output: Path) -> Iterator[None]:
     system has no locks, a warning is given and the folder is not locked.
 
     Raises:
-      ValueError: if another process holds the lock, or `output/.lock` is a symbolic link.
+      Held: if another process holds the lock.
+      ValueError: if `output/.lock` is a symbolic link.
     """
     try:
         import fcntl
@@ -38,7 +43,7 @@ def locked(output: Path) -> Iterator[None]:
             os.close(file)
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 by = f" ({holder})" if holder else ""
-                raise ValueError(
+                raise Held(
                     f"output {output} is being written by another process{by}; wait for it or choose another folder"
                 ) from None
             warnings.warn(f"output {output} is not locked: its file system cannot ({error.strerror})", stacklevel=2)

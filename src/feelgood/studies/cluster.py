@@ -22,7 +22,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from feelgood.files import atomically
-from feelgood.runs.lock import locked
+from feelgood.runs.lock import Held, locked
 from feelgood.signals import SIGNALS, Interrupted, stop_on_signal
 from feelgood.studies.engine import Engine, Task, checkpoint_of, jax_settings
 from feelgood.studies.worker import configure_jax
@@ -316,7 +316,7 @@ def _held(checkpoint: Path, token: str) -> Iterator[Path | None]:
             try:
                 stack.enter_context(locked(checkpoint.with_suffix("")))  # this folder goes with the checkpoint
                 break
-            except ValueError:
+            except Held:
                 if time.monotonic() > until:
                     kept = None
                 time.sleep(0.5)

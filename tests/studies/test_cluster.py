@@ -349,6 +349,7 @@ def test_a_lost_node_of_the_leading_process_is_reported(fake_ray, monkeypatch, t
         carry_out([counting(0, [])], tmp_path, remote)
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_rays_handlers_of_signals_do_not_stay_and_its_processes_leave_the_group():
     before = signal.getsignal(signal.SIGTERM)
     code = "import os; print(os.getpgrp() == os.getpid())"

@@ -292,6 +292,7 @@ def main():
     from feelgood.cli.work import set_up_jax
 
     set_up_jax()  # before anything here computes
+    os.environ.setdefault("RAY_worker_niceness", "0")  # at Ray's 15, tasks starve next to other work
     draws, tally, began = random.Random(chosen.seed), Tally(), time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

@@ -45,6 +45,8 @@ class FakeRay:
         self.calls.append(("init", options["address"]))
         if options["address"] == "nowhere":
             raise ConnectionError("no cluster there\nreally")
+        if options["address"] == "dying":
+            raise Exception("the node timed out")  # as Ray does
         self._initialised = True
 
     def shutdown(self):
@@ -187,10 +189,11 @@ def test_failures_on_ray_are_reported_in_one_line_and_the_rest_is_stopped(
     assert not list(tmp_path.glob("*.parquet"))
 
 
-def test_a_cluster_that_is_not_there_is_named(fake_ray, tmp_path):
+@pytest.mark.parametrize(("address", "why"), [("nowhere", "no cluster there really"), ("dying", "the node timed out")])
+def test_a_cluster_that_is_not_there_is_named(fake_ray, tmp_path, address, why):
     fake_ray(CPUS)
-    message = r"^ray_address nowhere cannot be reached \(no cluster there really\); results so far are kept: .* again$"
-    with pytest.raises(ConnectionError, match=message), cluster.on_ray(tmp_path, "nowhere") as remote:
+    message = rf"^ray_address {address} cannot be reached \({why}\); results so far are kept: .* again$"
+    with pytest.raises(ConnectionError, match=message), cluster.on_ray(tmp_path, address) as remote:
         carry_out([counting(0, [])], tmp_path, remote)
 
 

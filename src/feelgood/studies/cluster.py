@@ -188,7 +188,7 @@ def _connect(ray: Any, address: str) -> None:
             raise ConnectionError(why)
         with _own_signals():
             ray.init(address=address or None, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # Ray raises plain ones too
         why = " ".join(str(error).split()) or type(error).__name__
         raise ConnectionError(
             f"ray_address {asked or 'on this machine'} cannot be reached ({why}); results so far are kept: "

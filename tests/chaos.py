@@ -345,18 +345,23 @@ def stop_training(folder):
 
 
 def stop_nchain(folder):
-    """Stops a run on the N-chain twice, so that there are a checkpoint and the one before it."""
-    for delay in (*np.arange(2, 30, 0.5),):
+    """Stops a run on the N-chain while it trains, found by bisection; a copy is the checkpoint before the last."""
+    early, late = 1.0, 30.0
+    for _ in range(20):
+        shutil.rmtree(folder, ignore_errors=True)
         process = start(NCHAIN, folder)
+        began, delay = time.monotonic(), (early + late) / 2
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=delay)
+            late = time.monotonic() - began  # it has finished
+            continue
         process.terminate()
         process.communicate(timeout=60)
-        if list(folder.glob("cells/*.checkpoint.npz.previous")):
+        for path in folder.glob("cells/*.checkpoint.npz"):
+            shutil.copy(path, path.with_name(f"{path.name}.previous"))
             return
-        if list(folder.glob("cells/*.parquet")):
-            shutil.rmtree(folder)
-    raise RuntimeError("no run on the N-chain was stopped between its first checkpoint and its end")
+        early = delay
+    raise RuntimeError("no run on the N-chain was stopped while it trained")
 
 
 if __name__ == "__main__":

@@ -343,6 +343,18 @@ def test_a_lost_head_is_reported_with_the_command_that_continues(fake_ray, monke
         assert cluster.SECONDS_WITHOUT_HEAD <= next(clock) < 60  # when Ray would end this process
 
 
+class LocalRayletDiedError(Lost):
+    pass
+
+
+@pytest.mark.parametrize(("error", "is_lost"), [(LocalRayletDiedError("raylet"), True), (Lost("worker"), False)])
+def test_a_task_that_is_lost_with_the_cluster_is_reported_as_that(fake_ray, tmp_path, error, is_lost):
+    fake_ray(CPUS)
+    kind, message = (ConnectionError, "cluster .* was lost") if is_lost else (ChildProcessError, "lost 4 times")
+    with pytest.raises(kind, match=message), cluster.on_ray(tmp_path, "") as remote:
+        carry_out([failing(error)], tmp_path, remote)
+
+
 def test_a_lost_node_of_the_leading_process_is_reported(fake_ray, monkeypatch, tmp_path):
     fake_ray((False, {"CPU": 4.0}), CPUS).wait = lambda handles, num_returns, timeout: ([], handles)
     clock = itertools.count(step=1.0)

@@ -104,6 +104,7 @@ def on_ray(folder: Path, address: str = "") -> Iterator[Engine]:
             raise error.cause from error
         except ray.exceptions.RayError as error:
             why = str(error).splitlines()[0]
+            connect()[1].check_after(error)
             raise ChildProcessError(f"task {names[handle]} was lost {MOST_RETRIES + 1} times ({why})") from error
         name = names.pop(handle)
         if answer is None:
@@ -223,6 +224,7 @@ class _Head:
         self._ray, self._folder = ray, folder
         # A client of Ray (ray://) sees neither, and gets an error from the server when it is lost.
         self._is_client = (address or os.environ.get("RAY_ADDRESS", "")).startswith("ray://")
+        self._address, self._node = address, ""
         if not self._is_client:
             context = ray.get_runtime_context()
             self._address, self._node = context.gcs_address, context.get_node_id()
@@ -241,6 +243,13 @@ class _Head:
         elif now - self._answered > SECONDS_WITHOUT_HEAD:
             raise self._lost(f"its head does not answer: {why}")
         self._checked = time.monotonic()
+
+    def check_after(self, error: Exception) -> None:
+        """Raises a `ConnectionError` if a task was lost because the cluster was."""
+        if type(error).__name__ == "LocalRayletDiedError":  # the head may not have noticed yet
+            raise self._lost("the node of this process died") from error
+        if not self._is_client and (why := _silence(self._address)):
+            raise self._lost(f"its head does not answer: {why}") from error
 
     def _lost(self, why: str) -> ConnectionError:
         return ConnectionError(

@@ -1,8 +1,8 @@
 """Random kills, corrupted files and hostile folders: prints how many were tried and how many were survived.
 
-Run it with `make chaos`; it takes less than twenty minutes on two cores. `python tests/chaos.py --seed 1 --num-kills 9`
-chooses other kills and damages, and `--parts hostile` runs one part. Runs on Ray are killed too where Ray is installed:
-their leading process, a worker, or the head of their cluster. A trial is survived if the same command then gives the
+Run it with `make chaos`; it should take less than twenty minutes on two idle cores. `--seed 1 --num-kills 9` chooses
+other kills and damages, and `--parts hostile` runs one part. Runs on Ray are killed too where Ray is installed: their
+leading process, a worker, or the head of their cluster. A trial is survived if the same command then gives the
 results of an undisturbed run, or refuses in one sentence; never if it gives other results, a traceback, or leaves its
 folder.
 """

@@ -1,7 +1,7 @@
 """The default agent against DQN on small external tasks that a newcomer might bring.
 
 The default's setting was chosen on tuning seeds of grids, a key and door, CartPole and MountainCar inside XLA, among
-other problems; the corridor and Acrobot chose nothing.
+other problems; the corridor, the four rooms and Acrobot chose nothing.
 
 Mean return of the last three evaluations of each seed, for each agent with its defaults. Every task is a plain
 Gymnasium environment. The whole suite takes tens of minutes on two cores; name tasks to run fewer.
@@ -59,6 +59,30 @@ class Rooms(gymnasium.Env):
         return self._observation(), float(at_goal), at_goal, self.time >= 8 * self.size, {}
 
 
+class FourRooms(gymnasium.Env):
+    """Four rooms of 5 × 5 cells with a door in each wall; reward 1 in the corner opposite to the start, 200 steps."""
+
+    doors = ((5, 2), (5, 8), (2, 5), (8, 5))
+
+    def __init__(self):
+        self.action_space = gymnasium.spaces.Discrete(4)
+        self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (2,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cell, self.time = (0, 0), 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        row, column = (x + move for x, move in zip(self.cell, Rooms.moves[action], strict=True))
+        is_inside = 0 <= row <= 10 and 0 <= column <= 10
+        if is_inside and (5 not in (row, column) or (row, column) in self.doors):
+            self.cell = row, column
+        self.time += 1
+        at_goal = self.cell == (10, 10)
+        return np.array(self.cell, np.float32) / 10, float(at_goal), at_goal, self.time >= 200, {}
+
+
 class Corridor(gymnasium.Env):
     """A corridor with 0.01 for staying at its left end and 1 at its right end, `length` steps away."""
 
@@ -84,6 +108,7 @@ TASKS = {
     "one_hot_grid": (lambda: Rooms(one_hot=True), 30_000),
     "key_door": (lambda: Rooms(6, has_key=True), 30_000),
     "corridor": (lambda: Corridor(), 30_000),
+    "four_rooms": (lambda: FourRooms(), 30_000),
     "CartPole-v1": (None, 50_000),
     "MountainCar-v0": (None, 50_000),
     "Acrobot-v1": (None, 50_000),

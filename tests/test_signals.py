@@ -32,7 +32,9 @@ def nchain(folder, *words):
     return ("run", "nchain", *size, "--output", folder, *words)
 
 
-@pytest.mark.parametrize(("signum", "num_processes"), [(signal.SIGTERM, 2), (signal.SIGHUP, 1)])
+@pytest.mark.parametrize(
+    ("signum", "num_processes"), [(signal.SIGTERM, 2), pytest.param(signal.SIGHUP, 1, marks=pytest.mark.slow)]
+)
 def test_a_study_stopped_by_a_signal_keeps_checkpoints_and_prints_how_to_continue(tmp_path, signum, num_processes):
     # Under nohup the tests themselves ignore SIGHUP, and so would the study.
     hear = lambda: signal.signal(signum, signal.SIG_DFL)

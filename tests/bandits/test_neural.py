@@ -33,11 +33,8 @@ def random_regret():
     return np.mean(drawn.max(1) - drawn.mean(1))
 
 
-QUICK = ("neural_greedy",)
-EACH = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MAKERS]
-
-
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MAKERS)
 def test_every_neural_algorithm_learns_a_quadratic_bandit(name, random_regret, optimised_jit):
     keys = jax.random.split(jax.random.key(0), 4)
     run = optimised_jit(jax.vmap(lambda key: bandits.simulate(key, BANDIT, MAKERS[name](BANDIT.model), 500).regret))

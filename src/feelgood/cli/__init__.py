@@ -79,7 +79,7 @@ COMMANDS = {
     "list": Command(
         "listing",
         "list_names",
-        "list agents, samplers, environments, studies, algorithms and mdps with their papers",
+        "list agents, samplers, environments, studies, algorithms, mdps and bandits with their papers",
         "feelgood list agents --json",
     ),
     "new": Command(

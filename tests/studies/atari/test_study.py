@@ -396,7 +396,8 @@ def test_curves_of_a_study_under_way_can_be_had(tmp_path, monkeypatch):
 
 
 # Convolutions take XLA half a minute to compile, twice here.
-@pytest.mark.parametrize("network", ["mlp", pytest.param("nature", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("network", ["mlp", "nature"])
 def test_a_real_run_is_stopped_and_resumed_to_its_end(tmp_path, monkeypatch, capsys, network):
     turns, settings = iter(range(10**6)), atari_runs.settings
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from feelgood import envs, networks, objectives
-from feelgood.agents import ZOO, Options, Spaces, complete, make_agent, one_draw_an_episode
+from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, complete, make_agent, one_draw_an_episode, restless
 from feelgood.training import run_batch, trainer
 from feelgood.training.config import FunctionalConfig
 
@@ -155,6 +155,33 @@ def test_a_fresh_member_is_its_prior_times_the_scale():
     assert values[0.1].shape == (3, 2)
     np.testing.assert_allclose(values[0.2], 2 * values[0.1], rtol=1e-5)
     assert np.ptp(np.asarray(values[0.1])[:, 0]) > 0
+
+
+def test_without_any_reward_every_other_member_acts_at_random_until_there_is_one():
+    plain = Agent(
+        init=lambda key: AgentState(None, None, None),
+        begin=lambda key: jnp.zeros((), jnp.int32),
+        explore=lambda key, state, context, observation, progress: jnp.int32(3),
+        exploit=lambda key, state, context, observation: jnp.int32(3),
+        look_ahead=lambda key, state, batch: None,
+        update=lambda key, state, batch, num_data, next_values: (state, None),
+        sync=lambda state: state,
+    )
+    agent, keys = restless(plain, num_actions=4, patience=2), jax.random.split(jax.random.key(0), 400)
+    learn = lambda state, returns: agent.update(None, state, batch(return_=jnp.asarray(returns)), 10, None)[0]
+    act = lambda state, context: np.asarray(jax.vmap(lambda key: agent.explore(key, state, context, None, 0.0))(keys))
+    state = agent.init(keys[0])
+    for _ in range(2):
+        np.testing.assert_array_equal(act(state, 5), 3)
+        state = learn(state, [0.0, 0.0])
+    np.testing.assert_array_equal(act(state, 4), 3)
+    counts = np.bincount(act(state, 5), minlength=4)
+    assert np.abs(counts - 100).max() < 4 * np.sqrt(400 * 3 / 16)
+    assert int(agent.exploit(None, state, 5, None)) == 3
+    state = learn(state, [0.0, -0.1])
+    for returns in ([0.0, 0.0], [0.0, 0.0], [0.0, 0.0]):  # for good
+        np.testing.assert_array_equal(act(state, 5), 3)
+        state = learn(state, returns)
 
 
 def test_it_solves_a_small_deep_sea():

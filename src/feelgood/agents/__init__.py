@@ -9,6 +9,7 @@ from feelgood.agents.base import (
     greedy,
     one_draw_an_episode,
     one_member_an_episode,
+    restless,
     value_agent,
 )
 from feelgood.agents.options import Options, Spaces
@@ -33,5 +34,6 @@ __all__ = [
     "make_agent",
     "one_draw_an_episode",
     "one_member_an_episode",
+    "restless",
     "value_agent",
 ]

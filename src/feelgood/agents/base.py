@@ -22,12 +22,15 @@ class AgentState(NamedTuple):
       frozen: arrays of the network that are not trained (prior networks).
       target: the parameters that targets are computed with.
       average: moving average of the parameters, for evaluation; empty if the agent keeps none.
+      unrewarded: int32, number of gradient steps before the first reward other than 0, −1 after it; empty if the agent
+        does not count them. See `restless`.
     """
 
     sampler: SamplerState
     frozen: Any
     target: Params
     average: Any = ()
+    unrewarded: Any = ()
 
 
 class Agent(NamedTuple):
@@ -291,3 +294,28 @@ def value_agent(
         None if priority is None else priorities,
         values,
     )
+
+
+def restless(agent: Agent, num_actions: int, patience: int = 1000) -> Agent:
+    """Lets every other member of an ensemble act uniformly at random as long as no reward was found.
+
+    If all rewards are 0, members learn that value everywhere, also where they have not been, and then walk in loops.
+    After `patience` gradient steps on returns of 0, half of the episodes are therefore random, until a minibatch holds
+    another return. Where that happens before, the agent is unchanged. Contexts are those of `one_draw_an_episode`.
+    """
+
+    def init(key: PRNGKey) -> AgentState:
+        return agent.init(key)._replace(unrewarded=jnp.zeros((), jnp.int32))
+
+    def explore(key, state, context, observation, progress):
+        key_agent, key_uniform = jax.random.split(key)
+        action = agent.explore(key_agent, state, context, observation, progress)
+        uniform = jax.random.randint(key_uniform, action.shape, 0, num_actions, jnp.int32)
+        return jnp.where((state.unrewarded >= patience) & (context % 2 == 1), uniform, action)
+
+    def update(key, state, batch, num_data, next_values):
+        moved, info = agent.update(key, state, batch, num_data, next_values)
+        is_rewarded = (state.unrewarded < 0) | jnp.any(batch.return_ != 0)
+        return moved._replace(unrewarded=jnp.where(is_rewarded, -1, state.unrewarded + 1)), info
+
+    return agent._replace(init=init, explore=explore, update=update)

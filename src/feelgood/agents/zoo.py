@@ -43,6 +43,7 @@ from feelgood.agents.base import (
     epsilon_greedy,
     one_draw_an_episode,
     one_member_an_episode,
+    restless,
     value_agent,
 )
 from feelgood.agents.critics import QCritic, is_nature, make_critic, on_codes, plain_model
@@ -252,7 +253,8 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     Horizons differ: member m has discount γ^{c_m}, with c_m from `horizon_spread` to 1 in equal ratios. Members with
     short horizons soon forget optimism about loops without reward; those with long ones explore deeply. The gap between
     the best and other actions is widened by up to `action_gap` times the value, so that errors of approximation seldom
-    change the greedy action. The replay is shared.
+    change the greedy action. The replay is shared. As long as all rewards are 0, half of the episodes are random; see
+    `restless`.
     """
     num_members = options.num_members or MEMBERS["ensemble_dqn"]
     shape, num_actions = spaces.observation_shape, spaces.num_actions
@@ -277,7 +279,8 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     # A large network evaluates a whole minibatch of starts together with the other observations.
     num_starts = None if network.is_large else 16
     weight = hyper["feel_good_weight"]
-    return _agent(critic, options, _adam(hyper), exploration, feel_good_weight=weight, num_starts=num_starts)
+    agent = _agent(critic, options, _adam(hyper), exploration, feel_good_weight=weight, num_starts=num_starts)
+    return restless(agent, num_actions)
 
 
 def noisynet_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:

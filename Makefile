@@ -40,7 +40,7 @@ demo: $(VENV)/.installed  ## Draw the samplers, then run the quick N-chain study
 QUICK_COMPILATION := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
 	--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 test: $(VENV)/.installed-dev  ## Run the tests
-	XLA_FLAGS="$(XLA_FLAGS) $(QUICK_COMPILATION)" $(BIN)/python -m pytest -n 3 --dist loadfile --durations=25
+	XLA_FLAGS="$(XLA_FLAGS) $(QUICK_COMPILATION)" $(BIN)/python -m pytest -n 2 --dist loadfile --durations=25
 
 test-slow: $(VENV)/.installed-slow  ## Run the minutes-long checks
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow

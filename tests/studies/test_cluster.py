@@ -295,7 +295,12 @@ def test_a_task_is_interrupted_when_the_leading_process_stops(tmp_path):
             raise
 
     checkpoint = tmp_path / "one.checkpoint.npz"
-    assert cluster._work(run, {}, checkpoint, "abc") is None
+    was = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a shell's background processes
+    try:
+        assert cluster._work(run, {}, checkpoint, "abc") is None
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, was)
     assert checkpoint.read_text() == "kept"
     assert cluster._work(lambda *_: pytest.fail("it began"), {}, checkpoint, "abc") is None  # it was still queued
 

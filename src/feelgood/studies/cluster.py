@@ -320,6 +320,9 @@ def _held(checkpoint: Path, token: str) -> Iterator[Path | None]:
     watched = (checkpoint.with_name(_MARKER), token, ended)
     threading.Thread(target=_interrupt_when_stopped, args=watched, daemon=True).start()
     with ExitStack() as stack:
+        if threading.current_thread() is threading.main_thread():  # a shell's background processes ignore Ctrl-C
+            was = signal.signal(signal.SIGINT, signal.default_int_handler)
+            stack.callback(signal.signal, signal.SIGINT, was or signal.SIG_DFL)
         stack.callback(ended.set)
         while kept is not None:
             try:

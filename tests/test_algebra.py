@@ -32,3 +32,14 @@ def test_factors_and_solutions_are_those_of_numpy(d):
 @pytest.mark.parametrize("matrix", [[[1.0, 2.0], [2.0, 1.0]], [[0.0, 0.0], [0.0, 1.0]], [[np.nan, 0.0], [0.0, 1.0]]])
 def test_matrices_without_a_factor_give_none(matrix):
     assert jnp.isnan(algebra.cholesky(jnp.asarray(matrix))).all()
+
+
+@pytest.mark.parametrize("d", [1, 2, 40])
+def test_a_raised_factor_is_that_of_the_sum(d):
+    rng = np.random.default_rng(d)
+    root, vectors = rng.normal(size=(5, d, 2 * d)), rng.normal(size=(5, d))
+    matrices = root @ root.transpose(0, 2, 1)
+    with jax.enable_x64(True):
+        ours = jax.vmap(algebra.raised)(jnp.asarray(np.linalg.cholesky(matrices)), jnp.asarray(vectors))
+    theirs = np.linalg.cholesky(matrices + vectors[:, :, None] * vectors[:, None, :])
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-11)

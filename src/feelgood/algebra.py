@@ -1,10 +1,11 @@
 """Cholesky factors and triangular systems of small matrices, in plain JAX operations.
 
 Up to `LARGEST_UNROLLED` rows they are unrolled, which vectorises over a batch of problems; larger ones go to LAPACK.
-There is a second reason. On a CPU, jaxlib 0.10 maps a batch of LAPACK calls over the thread pool that runs the program
-itself, and waits for it: two such calls at a time on two cores wait for each other forever.
+There is a second reason to unroll. On a CPU, jaxlib 0.10 maps a batch of LAPACK calls over the thread pool that runs
+the program itself, and waits for it: two such calls at a time on two cores wait for each other forever.
 """
 
+import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
@@ -27,6 +28,24 @@ def cholesky(matrix: Array) -> Array:
     factor = jnp.stack(columns, axis=1)
     # The square root of a negative pivot is NaN, a zero pivot divides by zero: either spoils the whole factor.
     return jnp.where(jnp.all(jnp.isfinite(factor)), factor, jnp.nan)
+
+
+def raised(factor: Array, vector: Array) -> Array:
+    """The Cholesky factor of L Lᵀ + v vᵀ, by a rotation of each column of L with v.
+
+    Its error is relative to ‖L‖. That of `cholesky(L Lᵀ + v vᵀ)` is relative to ‖L‖², so in float32 the latter has no
+    result once the condition number exceeds about 10⁷.
+    """
+    rows = jnp.arange(factor.shape[-1])
+
+    def rotate(vector, indexed):
+        j, column = indexed
+        length = jnp.hypot(column[j], vector[j])
+        cosine, sine = column[j] / length, vector[j] / length
+        moved = jnp.where(rows >= j, cosine * column + sine * vector, 0)
+        return jnp.where(rows > j, cosine * vector - sine * column, 0), moved
+
+    return jax.lax.scan(rotate, vector, (rows, factor.T))[1].T
 
 
 def solve_lower(factor: Array, right: Array) -> Array:

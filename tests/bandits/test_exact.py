@@ -51,6 +51,26 @@ def test_statistics_are_those_of_ridge_regression(shared, common):
     assert int(state.num_rounds) == 30
 
 
+def test_collinear_features_with_a_weak_prior_keep_their_posterior_in_float32():
+    # Twelve one-hot codes of four, as in the Mushroom data: the entries of each code add up to 1. The condition number
+    # of P is 1.7e7; from its Cholesky factor in float32, the width of a single entry is wrong by three quarters.
+    rng, model, num_rounds, weight, prior = np.random.default_rng(0), Model(1, 48, True), 4000, 1.4, 1e-3
+    codes = np.eye(4, dtype=np.float32)[rng.integers(4, size=(num_rounds, 12))].reshape(num_rounds, 1, 48)
+    rewards = (codes[:, 0, :5].sum(-1) + rng.normal(size=num_rounds)).astype(np.float32)
+
+    def step(state, inputs):
+        return statistics.add_reward(state, model, Context(inputs[0]), jnp.int32(0), inputs[1], weight), None
+
+    state = jax.lax.scan(step, statistics.no_rewards(model, prior), (codes, rewards))[0]
+    data = codes[:, 0].astype(float)
+    precision = prior * np.eye(48) + weight * data.T @ data
+    mean, covariance = np.linalg.solve(precision, weight * data.T @ rewards), np.linalg.inv(precision)
+    np.testing.assert_allclose(data @ state.mean[0], data @ mean, atol=1e-4)
+    for rows in (data[:50], np.eye(48)):
+        widths = statistics.widths(state.factor, jnp.asarray(rows, jnp.float32))
+        np.testing.assert_allclose(widths, np.sqrt(np.einsum("ri,ij,rj->r", rows, covariance, rows)), rtol=1e-3)
+
+
 @pytest.mark.parametrize(("shared", "common"), [(False, True), (True, False)])
 def test_lin_ucb_picks_the_largest_upper_bound(shared, common):
     model = Model(4, 3, shared)

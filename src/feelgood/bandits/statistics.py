@@ -2,7 +2,7 @@
 
     U(θ) = η Σ_s (⟨θ_g, φ_s⟩ − r_s)² + ρ/2 ‖θ‖² = ½ Σ_g (θ_g − m_g)ᵀ P_g (θ_g − m_g) + const,    P_g = 2ηΣφφᵀ + ρI.
 
-Only the group of the arm that was played changes, so a round needs one k × k Cholesky factor.
+Only the group of the arm that was played changes, so a round needs one rank-one update of a k × k Cholesky factor.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from feelgood.algebra import cholesky, solve_lower, solve_lower_transposed
+from feelgood.algebra import raised, solve_lower, solve_lower_transposed
 from feelgood.bandits.base import Context, Model
 from feelgood.checks import check_positive
 from feelgood.typing import Array, Scalar
@@ -45,14 +45,15 @@ def add_reward(
 ) -> Statistics:
     """Takes in one observation ⟨θ_g, φ⟩ ≈ target with curvature `weight` = 2η, by recursive least squares.
 
-    The mean moves by P⁻¹φ·2η(r − ⟨m, φ⟩): no sums that grow, hence no cancellation in float32.
+    The mean moves by P⁻¹φ·2η(r − ⟨m, φ⟩): no sums that grow, hence no cancellation in float32. The factor of P is
+    updated, not computed from P, which in float32 may have lost its smallest eigenvalues (collinear features, small ρ).
     """
     phi = context.row(action)
     mask = model.mask(action)
     pick = lambda leaf: jnp.sum(mask.reshape((-1,) + (1,) * (leaf.ndim - 1)) * leaf, 0)
     put = lambda leaf, new: jnp.where(mask.reshape((-1,) + (1,) * (leaf.ndim - 1)) > 0, new[None], leaf)
     precision = pick(statistics.precision) + weight * phi[:, None] * phi[None, :]
-    factor, mean = cholesky(precision), pick(statistics.mean)
+    factor, mean = raised(pick(statistics.factor), jnp.sqrt(weight) * phi), pick(statistics.mean)
     step = solve_lower_transposed(factor, solve_lower(factor, weight * (target - mean @ phi) * phi))
     return Statistics(
         statistics.num_rounds + 1,

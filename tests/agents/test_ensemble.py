@@ -1,6 +1,6 @@
 """The parts of the ensemble agent: priors, perturbed rewards, horizons, draws per episode and votes."""
 
-from types import SimpleNamespace
+from collections import namedtuple
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 
 from feelgood import envs, networks, objectives
-from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, complete, make_agent, one_draw_an_episode, restless
+from feelgood.agents import (
+    ZOO,
+    Agent,
+    AgentState,
+    Options,
+    Spaces,
+    bounded_rewards,
+    complete,
+    make_agent,
+    one_draw_an_episode,
+    restless,
+)
 from feelgood.training import run_batch, trainer
 from feelgood.training.config import FunctionalConfig
 
@@ -24,7 +35,7 @@ def batch(**fields):
         "slot": jnp.array([3, 4]),
         "weight": None,
     }
-    return SimpleNamespace(**{**defaults, **fields})
+    return namedtuple("Batch", defaults)(**{**defaults, **fields})
 
 
 def test_a_random_prior_has_unit_variance_and_independent_values_on_one_hot_inputs_of_any_size():
@@ -182,6 +193,48 @@ def test_without_any_reward_every_other_member_acts_at_random_until_there_is_one
     for returns in ([0.0, 0.0], [0.0, 0.0], [0.0, 0.0]):  # for good
         np.testing.assert_array_equal(act(state, 5), 3)
         state = learn(state, returns)
+
+
+def test_returns_are_scaled_into_their_bounds_and_small_ones_are_left_alone():
+    seen = []
+    plain = Agent(
+        init=lambda key: AgentState(None, None, None),
+        begin=lambda key: jnp.zeros((), jnp.int32),
+        explore=lambda key, state, context, observation, progress: jnp.int32(0),
+        exploit=lambda key, state, context, observation: jnp.int32(0),
+        look_ahead=lambda key, state, batch: None,
+        update=lambda key, state, batch, num_data, next_values: (state, seen.append(np.asarray(batch.return_))),
+        sync=lambda state: state,
+        priorities=lambda key, state, batch, next_values: jnp.abs(batch.return_),
+    )
+    agent = bounded_rewards(plain)
+    state = agent.init(jax.random.key(0))
+    for returns, expected in (
+        ([0.5, -0.01], [0.5, -0.01]),
+        ([1.0, -100.0], [1.0, -100.0]),
+        ([4.0, -4.0], [1.0, -1.0]),
+        ([1.0, 0.0], [0.25, 0.0]),
+        ([50.0, -10_000.0], [0.5, -100.0]),
+    ):
+        np.testing.assert_allclose(
+            agent.priorities(None, state, batch(return_=jnp.asarray(returns)), None), np.abs(expected), rtol=1e-6
+        )
+        state, _ = agent.update(None, state, batch(return_=jnp.asarray(returns)), 10, None)
+        np.testing.assert_allclose(seen[-1], expected, rtol=1e-6)
+
+
+def test_values_are_the_same_whatever_the_unit_of_large_rewards():
+    spaces, values = Spaces((3,), 2), {}
+    observations = {name: jnp.eye(3)[:2] for name in ("observation", "next_observation", "first_observation")}
+    data = batch(return_=jnp.array([1.0, -0.5]), bootstrap_discount=jnp.full(2, 0.9), **observations)
+    for unit in (1.0, 64.0):
+        agent = make_agent("ensemble_dqn", spaces, {}, Options(hidden=(8,), num_members=3))
+        state = agent.init(jax.random.key(0))
+        for key in jax.random.split(jax.random.key(1), 3):
+            scaled = data._replace(return_=unit * data.return_)
+            state, _ = agent.update(key, state, scaled, 10, agent.look_ahead(key, state, scaled))
+        values[unit] = agent.values(key, state, jnp.ones(3))
+    np.testing.assert_array_equal(values[1.0], values[64.0])
 
 
 def test_it_solves_a_small_deep_sea():

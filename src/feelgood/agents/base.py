@@ -24,6 +24,8 @@ class AgentState(NamedTuple):
       average: moving average of the parameters, for evaluation; empty if the agent keeps none.
       unrewarded: int32, number of gradient steps before the first reward other than 0, −1 after it; empty if the agent
         does not count them. See `restless`.
+      reward_scale: the number ≥ 1 that returns are divided by; empty if the agent does not scale them. See
+        `bounded_rewards`.
     """
 
     sampler: SamplerState
@@ -31,6 +33,7 @@ class AgentState(NamedTuple):
     target: Params
     average: Any = ()
     unrewarded: Any = ()
+    reward_scale: Any = ()
 
 
 class Agent(NamedTuple):
@@ -319,3 +322,31 @@ def restless(agent: Agent, num_actions: int, patience: int = 1000) -> Agent:
         return moved._replace(unrewarded=jnp.where(is_rewarded, -1, state.unrewarded + 1)), info
 
     return agent._replace(init=init, explore=explore, update=update)
+
+
+def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
+    """Divides returns by the least number ≥ 1 that has kept all of them so far within [−`largest_loss`, 1].
+
+    Priors, step sizes and feel-good weights are in units of the return. A reward well above the prior's scale would end
+    exploration, so the largest one becomes 1. Losses do not, and rewards of −1 per step are usual next to larger
+    penalties, so only very large ones are scaled. Smaller returns are left as they are: a small cost or reward on the
+    way to a large one stays small. Values are in the same unit.
+    """
+
+    def init(key: PRNGKey) -> AgentState:
+        return agent.init(key)._replace(reward_scale=jnp.ones(()))
+
+    def scaled(state: AgentState, batch: Any) -> tuple[AgentState, Any]:
+        largest = jnp.max(jnp.maximum(batch.return_, -batch.return_ / largest_loss))
+        scale = jnp.maximum(state.reward_scale, largest)
+        return state._replace(reward_scale=scale), batch._replace(return_=batch.return_ / scale)
+
+    def update(key, state, batch, num_data, next_values):
+        state, batch = scaled(state, batch)
+        return agent.update(key, state, batch, num_data, next_values)
+
+    def priorities(key, state, batch, next_values):
+        assert agent.priorities is not None
+        return agent.priorities(key, *scaled(state, batch), next_values)
+
+    return agent._replace(init=init, update=update, priorities=None if agent.priorities is None else priorities)

@@ -40,6 +40,7 @@ from feelgood import networks, objectives, samplers
 from feelgood.agents.base import (
     Agent,
     Exploration,
+    bounded_rewards,
     epsilon_greedy,
     one_draw_an_episode,
     one_member_an_episode,
@@ -253,8 +254,8 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     Horizons differ: member m has discount γ^{c_m}, with c_m from `horizon_spread` to 1 in equal ratios. Members with
     short horizons soon forget optimism about loops without reward; those with long ones explore deeply. The gap between
     the best and other actions is widened by up to `action_gap` times the value, so that errors of approximation seldom
-    change the greedy action. The replay is shared. As long as all rewards are 0, half of the episodes are random; see
-    `restless`.
+    change the greedy action. The replay is shared. As long as all rewards are 0, half of the episodes are random
+    (`restless`). Large rewards are scaled down (`bounded_rewards`).
     """
     num_members = options.num_members or MEMBERS["ensemble_dqn"]
     shape, num_actions = spaces.observation_shape, spaces.num_actions
@@ -280,7 +281,7 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     num_starts = None if network.is_large else 16
     weight = hyper["feel_good_weight"]
     agent = _agent(critic, options, _adam(hyper), exploration, feel_good_weight=weight, num_starts=num_starts)
-    return restless(agent, num_actions)
+    return restless(bounded_rewards(agent), num_actions)
 
 
 def noisynet_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:

@@ -1,7 +1,8 @@
 """The default agent against DQN on small external tasks that a newcomer might bring.
 
 The default's setting was chosen on tuning seeds of grids, a key and door, CartPole and MountainCar inside XLA, among
-other problems; the corridor, the four rooms and Acrobot chose nothing.
+other problems; the corridor, the four rooms and Acrobot chose nothing. In tasks such as corridor_100 the rewards are
+multiplied; CliffWalking chose how large losses are scaled.
 
 Mean return of the last three evaluations of each seed, for each agent with its defaults. Every task is a plain
 Gymnasium environment. The whole suite takes tens of minutes on two cores; name tasks to run fewer.
@@ -103,6 +104,16 @@ class Corridor(gymnasium.Env):
         return np.array([self.place], np.float32), reward + at_goal, at_goal, self.time >= 3 * self.length, {}
 
 
+def times(make, factor: float):
+    """The environment with its rewards multiplied."""
+    return lambda: gymnasium.wrappers.TransformReward(make(), lambda reward: factor * float(reward))
+
+
+def limited(name: str, num_steps: int, **settings):
+    """A registered environment with a limit on the steps of an episode."""
+    return lambda: gymnasium.wrappers.TimeLimit(gymnasium.make(name, **settings), num_steps)
+
+
 TASKS = {
     "grid": (lambda: Rooms(), 30_000),
     "one_hot_grid": (lambda: Rooms(one_hot=True), 30_000),
@@ -112,6 +123,14 @@ TASKS = {
     "CartPole-v1": (None, 50_000),
     "MountainCar-v0": (None, 50_000),
     "Acrobot-v1": (None, 50_000),
+    "corridor_100": (times(Corridor, 100.0), 30_000),
+    "grid_100": (times(Rooms, 100.0), 30_000),
+    "key_door_10": (times(lambda: Rooms(6, has_key=True), 10.0), 30_000),
+    "four_rooms_100": (times(FourRooms, 100.0), 30_000),
+    "corridor_hundredth": (times(Corridor, 0.01), 30_000),
+    "CliffWalking": (limited("CliffWalking-v1", 200), 50_000),
+    "FrozenLake": (limited("FrozenLake-v1", 100), 50_000),
+    "FrozenLake8x8": (limited("FrozenLake8x8-v1", 200, is_slippery=False), 50_000),
 }
 
 

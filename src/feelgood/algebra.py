@@ -1,8 +1,8 @@
 """Cholesky factors and triangular systems of small matrices, in plain JAX operations.
 
-Up to `LARGEST_UNROLLED` rows they are unrolled, which vectorises over a batch of problems; larger ones go to LAPACK.
-There is a second reason to unroll. On a CPU, jaxlib 0.10 maps a batch of LAPACK calls over the thread pool that runs
-the program itself, and waits for it: two such calls at a time on two cores wait for each other forever.
+They vectorise over a batch of problems: unrolled up to `LARGEST_UNROLLED` rows, in a loop up to `LARGEST_LOOP` rows;
+larger ones go to LAPACK. There is a second reason. On a CPU, jaxlib 0.10 maps a batch of LAPACK calls over the thread
+pool that runs the program itself, and waits for it: two such calls at a time on two cores wait for each other forever.
 """
 
 import jax
@@ -12,20 +12,28 @@ from jax.scipy.linalg import solve_triangular
 from feelgood.typing import Array
 
 LARGEST_UNROLLED = 32
+LARGEST_LOOP = 256
 
 
 def cholesky(matrix: Array) -> Array:
     """The lower triangular L with L Lᵀ = matrix, (d, d); NaN where there is none."""
     d = matrix.shape[-1]
-    if d > LARGEST_UNROLLED:
+    if d > LARGEST_LOOP:
         return jnp.linalg.cholesky(matrix)
     rows = jnp.arange(d)
-    columns, rest = [], matrix
-    for j in range(d):
+
+    def eliminate(rest, j):
         column = jnp.where(rows >= j, rest[:, j] / jnp.sqrt(rest[j, j]), 0)
-        columns.append(column)
-        rest = rest - column[:, None] * column[None, :]
-    factor = jnp.stack(columns, axis=1)
+        return rest - column[:, None] * column[None, :], column
+
+    if d > LARGEST_UNROLLED:
+        factor = jax.lax.scan(eliminate, matrix, rows)[1].T
+    else:
+        columns, rest = [], matrix
+        for j in range(d):
+            rest, column = eliminate(rest, j)
+            columns.append(column)
+        factor = jnp.stack(columns, axis=1)
     # The square root of a negative pivot is NaN, a zero pivot divides by zero: either spoils the whole factor.
     return jnp.where(jnp.all(jnp.isfinite(factor)), factor, jnp.nan)
 
@@ -51,7 +59,7 @@ def raised(factor: Array, vector: Array) -> Array:
 def solve_lower(factor: Array, right: Array) -> Array:
     """L⁻¹ right, for right of shape (d,) or (d, n)."""
     d = factor.shape[-1]
-    if d > LARGEST_UNROLLED:
+    if d > LARGEST_LOOP:
         return solve_triangular(factor, right, lower=True)
     return _substitute(factor, right, range(d))
 
@@ -59,7 +67,7 @@ def solve_lower(factor: Array, right: Array) -> Array:
 def solve_lower_transposed(factor: Array, right: Array) -> Array:
     """L⁻ᵀ right, for right of shape (d,) or (d, n)."""
     d = factor.shape[-1]
-    if d > LARGEST_UNROLLED:
+    if d > LARGEST_LOOP:
         return solve_triangular(factor, right, lower=True, trans="T")
     return _substitute(factor.T, right, range(d - 1, -1, -1))
 
@@ -72,9 +80,16 @@ def solve_positive(matrix: Array, right: Array) -> Array:
 
 def _substitute(factor: Array, right: Array, order: range) -> Array:
     """Solves for the unknowns in this order, taking each out of the equations of the others."""
+
+    def take_out(rest, i):
+        solved = rest[i] / factor[i, i]
+        column = factor[:, i]
+        return rest - (column * solved if right.ndim == 1 else column[:, None] * solved[None, :]), solved
+
+    if len(order) > LARGEST_UNROLLED:
+        return jax.lax.scan(take_out, right, jnp.arange(len(order)), reverse=order.step < 0)[1]
     solved: list[Array] = [right] * len(order)
     rest = right
     for i in order:
-        solved[i] = rest[i] / factor[i, i]
-        rest = rest - (factor[:, i] * solved[i] if right.ndim == 1 else factor[:, i, None] * solved[i][None, :])
+        rest, solved[i] = take_out(rest, i)
     return jnp.stack(solved)

@@ -1,4 +1,4 @@
-"""Gradient steps per second of many runs on one GPU: the scan of XLA against the kernel of `feelgood.training.onchip`.
+"""Gradient steps per second of many runs on one GPU: the scan of XLA against the kernel of learn_on_chip.py.
 
     python benchmarks/onchip.py [--runs 4096 256 1024] [--variants none:4:64:tf32 ...] [--output onchip.csv]
 
@@ -8,7 +8,7 @@ all but the gradient steps. "Alone" repeats the gradient steps on one set of min
 are reported. Differences are those of the parameters after one block from XLA's with products in float32, without and
 with noise; both paths draw the same numbers. Those of XLA itself, with its default precision, show what to expect.
 
-A variant is held:num_warps:tile_rows:precision[:num_stages], see `feelgood.training.onchip.Plan`. All variants run at
+A variant is held:num_warps:tile_rows:precision[:num_stages], see `onchip_kernel.Plan`. All variants run at
 the first number of runs, and the fastest ones at the others.
 """
 
@@ -22,12 +22,12 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import learn_on_chip as onchip
 from rich.console import Console
 from rich.table import Table
 
 from feelgood import agents, envs
 from feelgood.replay import Transition, replay
-from feelgood.training import onchip
 
 NAME, DISCOUNT, CAPACITY = "fg_ulmcdqn", 0.99, 1000
 VARIANTS = (

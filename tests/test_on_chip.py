@@ -1,5 +1,6 @@
 """The kernel in Pallas' interpreter, against NumPy in float64 and the agents' own updates."""
 
+import sys
 from functools import cache, partial
 
 import jax
@@ -10,8 +11,13 @@ import pytest
 from feelgood import envs, noise
 from feelgood.agents import ZOO, Options, Spaces, make_agent
 from feelgood.replay import Batch
-from feelgood.training.onchip import learn_on_chip
-from feelgood.training.onchip_kernel import Plan, _tiles
+from scripts import BENCHMARKS
+
+sys.path.insert(0, str(BENCHMARKS))
+from learn_on_chip import learn_on_chip
+from onchip_kernel import Plan, _tiles
+
+pytestmark = pytest.mark.slow
 
 LENGTH, WIDTH, STEPS = 20, 16, 2
 HYPER = {

@@ -1,4 +1,4 @@
-"""The kernel of `feelgood.training.onchip`, written in Pallas for its Triton backend.
+"""The kernel of learn_on_chip.py, written in Pallas for its Triton backend.
 
 Triton's blocks have sides that are powers of two, and at least 16 in products. So the kernel reads the flat vectors as
 tiles, with zeros where a tile is larger than its array. The bias of the first layer follows its weights, so it is one

@@ -19,12 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
+from onchip_kernel import CODES, HELD, HYPER, PRECISIONS, RULES, SHORTEST, Plan, kernel, padded
 
 from feelgood import noise
 from feelgood.checks import check_choice
 from feelgood.replay import Batch
 from feelgood.samplers import SamplerState
-from feelgood.training.onchip_kernel import CODES, HELD, HYPER, PRECISIONS, RULES, SHORTEST, Plan, kernel, padded
 from feelgood.typing import Array, Scalar
 
 

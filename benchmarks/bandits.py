@@ -24,8 +24,7 @@ from rich.table import Table
 
 from feelgood import bandits
 from feelgood.parallel import over_devices
-from feelgood.studies.bandits import spec
-from feelgood.studies.bandits.algorithms import ENTRIES, grid, problem
+from feelgood.studies.bandits.algorithms import ENTRIES, LINEAR, grid, problem
 
 jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
 
@@ -84,7 +83,7 @@ def main():
     table = Table("problem", "algorithm", "compile s", "rounds/s and core", "late / early", title=f"{SEEDS} seeds")
     total = 0.0
     for problem_name in PROBLEMS:
-        for name in spec.LINEAR:
+        for name in LINEAR:
             compiling, whole, late, num_points = measure(problem_name, name)
             rate = SEEDS * ROUNDS / whole
             total += 2 * compiling + (100 * 10_000 + num_points * 8 * 3000) / rate

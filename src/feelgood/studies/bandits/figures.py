@@ -9,42 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from feelgood.figures.style import COLOURS, STYLE, shades
+from feelgood.studies.bandits.algorithms import ENTRIES
 from feelgood.studies.bandits.tables import PUBLISHED, final
 
-LABELS = {
-    "lin_ucb": "LinUCB",
-    "lin_ts": "LinTS",
-    "lin_ids": "IDS",
-    "greedy": "greedy",
-    "epsilon_greedy": "ε-greedy",
-    "fgts": "FGTS, exact",
-    "fgts_falling": "FGTS, exact, λ ∝ t^−½",
-    "sfgts": "SFGTS, exact, b = 2",
-    "lmc_ts": "LMC-TS",
-    "fg_lmc_ts": "FG-LMC-TS",
-    "p_lmc_ts": "LMC-TS, preconditioned",
-    "ulmc_ts": "ULMC-TS",
-    "baoab_ts": "BAOAB-TS",
-    "mala_ts": "MALA-TS",
-    "fg_mala_ts": "FG-MALA-TS",
-    "hmc_ts": "HMC-TS",
-    "pg_ts": "Pólya–Gamma TS",
-    "released_lin_ucb": "LinUCB, as released",
-    "released_lin_ts": "LinTS, as released",
-    "released_lmc_ts": "LMC-TS, as released",
-    "released_fg_lmc_ts": "FG-LMC-TS, as released",
-    "released_mala_ts": "MALA-TS, as released",
-    "released_fg_mala_ts": "FG-MALA-TS, as released",
-    "corrected_mala_ts": "MALA-TS, test corrected",
-    "corrected_fg_mala_ts": "FG-MALA-TS, test corrected",
-    "neural_greedy": "neural ε-greedy",
-    "neural_linear": "neural-linear TS",
-    "neural_ts": "NeuralTS",
-    "neural_ucb": "NeuralUCB",
-    "neural_ensemble": "ensemble with priors",
-    "neural_lmc": "neural LMC-TS",
-    "neural_fg_lmc": "neural FG-LMC-TS",
-}
 _GROUPS = {"released": COLOURS["grey"], "corrected": COLOURS["orange"], "fg": COLOURS["red"], "sfg": COLOURS["red"]}
 
 
@@ -52,7 +19,7 @@ _GROUPS = {"released": COLOURS["grey"], "corrected": COLOURS["orange"], "fg": CO
 _OFTEN_BEST = ("lin_ucb", "fgts", "lin_ts", "lin_ids", "fg_lmc_ts", "lmc_ts", "fgts_falling", "sfgts", "p_lmc_ts")
 _PALETTE = [COLOURS[name] for name in ("blue", "red", "green", "orange", "pink", "sky", "black")]
 _PALETTE += ["#8C6BB1", "#A6761D", "#004D40", "#7A1F00"]
-_LINE_COLOURS = dict(zip(dict.fromkeys((*_OFTEN_BEST, *LABELS)), itertools.cycle(_PALETTE), strict=False))
+_LINE_COLOURS = dict(zip(dict.fromkeys((*_OFTEN_BEST, *ENTRIES)), itertools.cycle(_PALETTE), strict=False))
 
 
 def _colour(name: str) -> str:
@@ -89,7 +56,7 @@ def _by_round(panel, table: pd.DataFrame, ranked: list[str]) -> None:
     means = table.groupby(["algorithm", "round"])["regret"].mean()
     for i, name in enumerate(ranked):
         is_best = i < 6
-        best = {"color": _LINE_COLOURS[name], "label": LABELS[name], "zorder": 3}
+        best = {"color": _LINE_COLOURS[name], "label": ENTRIES[name].label, "zorder": 3}
         panel.plot(means[name].index, means[name], **(best if is_best else {"color": "0.8", "linewidth": 0.8}))
     if len(ranked) > 6:
         panel.plot([], [], color="0.8", linewidth=0.8, label="others")
@@ -106,7 +73,7 @@ def _at_the_end(panel, ends: pd.DataFrame, name: str) -> None:
     for i, row in enumerate(ends.to_dict("records")):
         look = {"color": _colour(row["algorithm"]), "fmt": "o", "markersize": 4, "elinewidth": 1.2}
         panel.errorbar(row["mean"], i, xerr=row["half"], **look)
-    panel.set_yticks(range(len(ends)), [LABELS.get(each, each) for each in ends["algorithm"]], fontsize=7)
+    panel.set_yticks(range(len(ends)), [ENTRIES[each].label for each in ends["algorithm"]], fontsize=7)
     if name in PUBLISHED and ends["round"].max() == 10_000:
         panel.axvline(PUBLISHED[name], color=COLOURS["black"], linestyle=":", linewidth=1)
         above = panel.get_xaxis_transform()

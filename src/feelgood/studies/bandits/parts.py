@@ -14,8 +14,8 @@ from feelgood.bandits import FeelGood, errors
 from feelgood.parallel import over_devices
 from feelgood.samplers import diagnostics
 from feelgood.studies import short
-from feelgood.studies.bandits.algorithms import ENTRIES, constants, grid, problem, suits
-from feelgood.studies.bandits.spec import NEURAL, BanditsStudy, tuning_seeds, usual
+from feelgood.studies.bandits.algorithms import ENTRIES, NEURAL, constants, grid, problem, suits, usual
+from feelgood.studies.bandits.spec import BanditsStudy, tuning_seeds
 from feelgood.studies.engine import Plan
 
 WEIGHTS = {  # by the exponent p of λ_t = λ·(1 + t)^−p
@@ -141,8 +141,7 @@ def _weights(study: BanditsStudy) -> list[Plan]:
 
 def _weight(study: BanditsStudy, draws: str, heat: float, decay: float) -> Plan:
     facts = [WEIGHTS[decay], study.num_rounds, study.seed_list, 1]
-    table = yield from short.table(f"weights-{draws}-{heat}-{decay}", facts, _weight_table, study, draws, heat, decay)
-    return table
+    return short.table(f"weights-{draws}-{heat}-{decay}", facts, _weight_table, study, draws, heat, decay)
 
 
 def _weight_table(study: BanditsStudy, draws: str, heat: float, decay: float):
@@ -198,10 +197,8 @@ def _errors(study: BanditsStudy) -> list[Plan]:
 
 def _error(study: BanditsStudy, name: str, steps: int) -> Plan:
     facts = [study.num_rounds, study.seed_list, 1]
-    table = yield from short.table(
-        f"errors-{name.replace(', ', '-').replace('/', '')}-{steps}", facts, _error_table, study, name, steps
-    )
-    return table
+    word = name.replace(", ", "-").replace("/", "")
+    return short.table(f"errors-{word}-{steps}", facts, _error_table, study, name, steps)
 
 
 def _error_table(study: BanditsStudy, name: str, steps: int):

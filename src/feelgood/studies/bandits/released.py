@@ -83,29 +83,34 @@ def mala(model: Model, temperature: float, feel_good: FeelGood | None, *, correc
     return carrier._replace(choose=choose)
 
 
-def _lmc(weight: float | None) -> Callable[..., Algorithm]:
+def lin_ucb(model: Model, link: str, num_rounds: int, hyper: Any) -> Algorithm:
+    """The released LinUCB."""
+    return bandits.lin_ucb(model, 1.0, prior_precision=0.01)
+
+
+def lin_ts(model: Model, link: str, num_rounds: int, hyper: Any) -> Algorithm:
+    """The released LinTS."""
+    return bandits.lin_ts(model, 1.0, prior_precision=0.01)
+
+
+def lmc_ts(weight: float | None) -> Callable[..., Algorithm]:
+    """The released LMC-TS, with a feel-good term of this weight."""
+
     def made(model: Model, link: str, num_rounds: int, hyper: Any) -> Algorithm:
-        term = None if weight is None else FeelGood(weight, capacity=CAPACITY)
-        return bandits.lmc_ts(model, STEP, _heat(model, num_rounds), decay=True, feel_good=term, **LOSS)
+        heat = _heat(model, num_rounds)
+        return bandits.lmc_ts(model, STEP, heat, decay=True, feel_good=_term(weight), **LOSS)
 
     return made
 
 
-def _mala(weight: float | None, correct: bool) -> Callable[..., Algorithm]:
+def mala_ts(weight: float | None, correct: bool) -> Callable[..., Algorithm]:
+    """The released MALA-TS, see `mala`, with a feel-good term of this weight."""
+
     def made(model: Model, link: str, num_rounds: int, hyper: Any) -> Algorithm:
-        term = None if weight is None else FeelGood(weight, capacity=CAPACITY)
-        return mala(model, _heat(model, num_rounds), term, correct=correct)
+        return mala(model, _heat(model, num_rounds), _term(weight), correct=correct)
 
     return made
 
 
-RELEASED: dict[str, Callable[..., Algorithm]] = {
-    "released_lin_ucb": lambda model, link, num_rounds, hyper: bandits.lin_ucb(model, 1.0, prior_precision=0.01),
-    "released_lin_ts": lambda model, link, num_rounds, hyper: bandits.lin_ts(model, 1.0, prior_precision=0.01),
-    "released_lmc_ts": _lmc(None),
-    "released_fg_lmc_ts": _lmc(0.5),
-    "released_mala_ts": _mala(None, False),
-    "released_fg_mala_ts": _mala(0.01, False),
-    "corrected_mala_ts": _mala(None, True),
-    "corrected_fg_mala_ts": _mala(0.01, True),
-}
+def _term(weight: float | None) -> FeelGood | None:
+    return None if weight is None else FeelGood(weight, capacity=CAPACITY)

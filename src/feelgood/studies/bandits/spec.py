@@ -13,38 +13,6 @@ DATA = ("iris", "wine", "breast_cancer", "digits", "mushroom", "magic", "penbase
 DATA_SETS = ("mushroom", "magic", "satimage", "digits")
 SYNTHETIC = ("linear-20d", "linear-40d", "logistic-20d", *WHEELS)
 PROBLEMS = (*SYNTHETIC, *DATA)
-LINEAR = (
-    "lin_ucb",
-    "lin_ts",
-    "lin_ids",
-    "greedy",
-    "epsilon_greedy",
-    "fgts",
-    "fgts_falling",
-    "sfgts",
-    "lmc_ts",
-    "fg_lmc_ts",
-    "p_lmc_ts",
-    "ulmc_ts",
-    "baoab_ts",
-    "mala_ts",
-    "fg_mala_ts",
-    "hmc_ts",
-)
-RELEASED = (
-    "released_lin_ucb",
-    "released_lin_ts",
-    "released_lmc_ts",
-    "released_fg_lmc_ts",
-    "released_mala_ts",
-    "released_fg_mala_ts",
-    "corrected_mala_ts",
-    "corrected_fg_mala_ts",
-)
-LOGISTIC = ("pg_ts",)
-NEURAL = ("neural_greedy", "neural_linear", "neural_ts", "neural_ucb", "neural_ensemble", "neural_lmc", "neural_fg_lmc")
-ALGORITHMS = (*LINEAR, *RELEASED, *LOGISTIC, *NEURAL)
-ON_DATA = ("lin_ucb", "lin_ts", "epsilon_greedy", *NEURAL)
 PARTS = ("curves", "weights", "errors")
 
 
@@ -77,11 +45,14 @@ class BanditsStudy(SeedOptions):
     """Folder for results; an unfinished run of the same study is continued."""
 
     def __post_init__(self):
+        # Imported here because it loads JAX, which the help does not need.
+        from feelgood.studies.bandits.algorithms import ENTRIES, ON_DATA
+
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
-        fill_in(self, _PRESETS[self.preset])
+        fill_in(self, _PRESETS[self.preset] | ({"algorithms": ON_DATA} if self.preset == "data" else {}))
         fill_in(self, {"problems": tuple(name for name in (*SYNTHETIC, *DATA_SETS) if name not in missing_data())})
-        for name, choices in (("parts", PARTS), ("problems", PROBLEMS), ("algorithms", ALGORITHMS)):
+        for name, choices in (("parts", PARTS), ("problems", PROBLEMS), ("algorithms", ENTRIES)):
             check_names(name, getattr(self, name), choices)
         check_count("num_rounds", self.num_rounds, minimum=20)
         check_count("tuning_rounds", self.tuning_rounds, minimum=20)
@@ -109,7 +80,6 @@ _PRESETS: dict[str, dict[str, Any]] = {
     "data": {
         "parts": ("curves",),
         "problems": DATA_SETS,
-        "algorithms": ON_DATA,
         "num_rounds": 3000,
         "num_seeds": 10,
         "tuning_rounds": 1000,
@@ -121,11 +91,6 @@ _PRESETS: dict[str, dict[str, Any]] = {
 def tuning_seeds(study: BanditsStudy) -> range:
     """Seeds that settings are tuned on; results are never reported on them."""
     return range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + study.tuning_seeds)
-
-
-def usual(problem: str) -> tuple[str, ...]:
-    """The algorithms of a problem if none are named."""
-    return ON_DATA if problem in DATA else (*LINEAR, *RELEASED, *LOGISTIC)
 
 
 def missing_data() -> dict[str, str]:

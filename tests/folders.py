@@ -43,7 +43,7 @@ def _nchain(folder):
     from feelgood.studies.nchain.tables import summarise
 
     curves = nchain_curves()
-    summary = summarise(curves, 10.0)
+    summary = summarise(curves)
     grid = [(x, y) for x in (0.1, 1.0) for y in (1e8, 1e10, 1e12)]
     sweep = pd.DataFrame(
         [

@@ -160,7 +160,7 @@ def test_final_scores_of_a_chain_are_those_of_its_study():
     table = pd.concat(
         curves(RNG.uniform(0, 10, (3, 14)), length=length, agent=agent) for length in (50, 25) for agent in ("b", "a")
     ).assign(first_success=-1, successes=0, episodes=1, finite=True)
-    theirs = nchain.per_seed(table, 10.0).set_index(["agent", "length", "seed"])["score"]
+    theirs = nchain.per_seed(table).set_index(["agent", "length", "seed"])["score"]
     ours = final_scores(table.reset_index(drop=True))
     for row in ours.itertuples():
         assert row.score == pytest.approx(theirs[row.agent, int(row.task.removeprefix("N = ")), row.seed])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from feelgood.checks import check_count, check_names
-from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_budget, tables_of
+from feelgood.studies.cells import Cell, CellOptions, check_budget, one_table
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.nchain.study import GRIDS
 from feelgood.studies.output import write_files
@@ -70,10 +70,10 @@ def plan(study: FrontierStudy, agent: str, budget: str) -> Plan:
     for length in study.lengths:
         num_steps = study.steps(budget, length)
         cell = Cell(f"nchain-{length}", agent, "frontier", [{}], study.seed_list, num_steps)
-        (table,) = yield from tables_of([cell], study.seeds_per_task)
-        num_good = int((results.per_seed(table, OPTIMUM)["score"] >= GOOD_SCORE).sum())
+        table = yield from one_table(cell, study.seeds_per_task)
+        num_good = int((results.per_seed(table)["score"] >= GOOD_SCORE).sum())
         held = num_good >= GOOD_SHARE * study.num_seeds
-        summary = results.summarise(table, OPTIMUM)
+        summary = results.summarise(table)
         rows.append(summary.assign(budget=budget, num_steps=num_steps, seeds_at_9=num_good, held=held))
         failures = 0 if held else failures + 1
         if failures == MOST_FAILURES:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feelgood.checks import check_count, check_names
-from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_budget, tables_of
+from feelgood.studies.cells import Cell, CellOptions, check_budget, one_table
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.output import write_files
 
@@ -58,9 +58,9 @@ def plan(study: SensitivityStudy, agent: str) -> Plan:
 
     values = [{name: value} for name, value in points()]
     cell = Cell(f"nchain-{study.length}", agent, "sensitivity", values, study.seed_list, study.num_steps)
-    (table,) = yield from tables_of([cell], study.seeds_per_task)
+    table = yield from one_table(cell, study.seeds_per_task)
     return [
-        results.summarise(table[table["point"] == i], OPTIMUM).assign(parameter=name, value=value)
+        results.summarise(table[table["point"] == i]).assign(parameter=name, value=value)
         for i, (name, value) in enumerate(points())
     ]
 

@@ -73,7 +73,7 @@ def curves():
 
 
 def test_a_summary_of_runs_worked_out_by_hand(curves):
-    table = summarise(curves, 10.0).set_index("length")
+    table = summarise(curves).set_index("length")
     row = table.loc[25]
     scores = [8.0, 4.0, 0.0]
     assert row["seeds"] == 3
@@ -95,13 +95,13 @@ def test_a_summary_of_runs_worked_out_by_hand(curves):
 
 
 def test_no_seed_left_of_the_start_is_not_a_number_rather_than_an_error():
-    table = summarise(run(25, "dqn", 0, 10.0, [10.0] * 12), 10.0)
+    table = summarise(run(25, "dqn", 0, 10.0, [10.0] * 12))
     assert table["left_seeds"].tolist() == [0]
     assert np.isnan(table["left_score"]).all()
 
 
 def test_the_markdown_table_has_a_line_for_each_row_and_a_dash_where_nothing_succeeded(curves):
-    *lines, empty, note = as_markdown(summarise(curves, 10.0)).splitlines()
+    *lines, empty, note = as_markdown(summarise(curves)).splitlines()
     assert len(lines) == 4
     assert empty == ""
     assert "if all 2 seeds agree, up to 77.6% of all seeds may differ" in note  # 0.224² = 0.05
@@ -115,14 +115,14 @@ def test_figures_have_a_panel_for_each_length_and_a_line_for_each_agent(curves):
     line = panels[0].series[0]
     assert line.x == list(range(0, 13_000, 1000))
     assert line.y[-1] == pytest.approx((10 + 4 + 0) / 3, rel=1e-4)
-    score = charts.lengths(summarise(curves, 10.0)).panels[0].series[0]
+    score = charts.lengths(summarise(curves)).panels[0].series[0]
     assert dict(zip(score.x, score.y, strict=True)) == pytest.approx({25: 4.0, 50: 0.0})
 
 
 def test_the_best_agent_comes_first_by_its_published_name_and_ablations_come_apart():
     runs = [run(25, agent, 0, 10.0, [score] * 12) for agent, score in (("dqn", 2.0), ("ulmcdqn", 7.0))]
     runs += [run(25, f"steady_fg_ulmcdqn_no_{part}", 0, 10.0, [9.0] * 12) for part in ("average", "falling_step")]
-    text = as_markdown(summarise(pd.concat(runs), 10.0))
+    text = as_markdown(summarise(pd.concat(runs)))
     first, _, ablations = text.partition("Ablations:")
     names = [line.split("|")[2].strip() for line in first.splitlines() if line.startswith("| 25")]
     assert names == ["ULMCDQN", "DQN"]

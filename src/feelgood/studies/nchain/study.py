@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_names
 from feelgood.choices import FORMS, Form
-from feelgood.studies.cells import OPTIMUM, Cell, CellOptions, check_budget, one_table, tables_of
+from feelgood.studies.cells import Cell, CellOptions, check_budget, one_table, tables_of
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.output import write_files
 from feelgood.studies.presets import PresetInt, fill_in
@@ -179,7 +179,7 @@ def run(study: NChainStudy, report=print) -> list[Path]:
         done = run_plans(study, plans, study.output, facts)
         table = pd.concat([curves for of_pair, _ in done for curves in of_pair], ignore_index=True)
         sweep = [tuned for _, tuned in done if tuned is not None]
-        summary = results.summarise(table, OPTIMUM)
+        summary = results.summarise(table)
         text = results.as_markdown(summary)
         report(text)
         files = {"curves.parquet": table, "summary.csv": summary, "summary.md": text}

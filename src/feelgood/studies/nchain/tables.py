@@ -5,11 +5,12 @@ import pandas as pd
 
 from feelgood.figures.style import is_ablation, label
 from feelgood.statistics import interval
+from feelgood.studies.cells import OPTIMUM
 from feelgood.studies.nchain.charts import SYMBOLS
 from feelgood.studies.output import markdown_table
 
 
-def per_seed(curves: pd.DataFrame, optimum: float) -> pd.DataFrame:
+def per_seed(curves: pd.DataFrame) -> pd.DataFrame:
     """One row per run: its score and further statistics."""
     rows = []
     for (length, agent, seed), run in curves.groupby(["length", "agent", "seed"], sort=False):
@@ -23,24 +24,24 @@ def per_seed(curves: pd.DataFrame, optimum: float) -> pd.DataFrame:
                 "agent": agent,
                 "seed": seed,
                 "score": trained["return"].iloc[-10:].mean(),
-                "starts_right": run["return"].iloc[0] >= 0.99 * optimum,
+                "starts_right": run["return"].iloc[0] >= 0.99 * OPTIMUM,
                 "training_success": trained["successes"].sum() / max(trained["episodes"].sum(), 1),
                 "first_success": reached.min() if len(reached) else np.nan,
-                "late_optimal": (late["return"] >= 0.99 * optimum).mean(),
+                "late_optimal": (late["return"] >= 0.99 * OPTIMUM).mean(),
                 "diverged_at": trained.loc[~trained["finite"].astype(bool), "step"].min(),
             }
         )
     return pd.DataFrame(rows)
 
 
-def summarise(curves: pd.DataFrame, optimum: float) -> pd.DataFrame:
+def summarise(curves: pd.DataFrame) -> pd.DataFrame:
     """One row per length and agent, with 95% confidence intervals over seeds.
 
     The columns are the paper's score (mean of the last ten evaluations), the score of seeds whose untrained network is
     not already optimal, the share of training episodes at the optimum, the share of runs that reach it in training and
     the median step at which they do, and the share of evaluations at the optimum in the second half.
     """
-    runs = per_seed(curves, optimum)
+    runs = per_seed(curves)
     rows = []
     for (length, agent), group in runs.groupby(["length", "agent"], sort=False):
         left = group[~group["starts_right"]]

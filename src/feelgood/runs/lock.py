@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from feelgood.files import open_own
+
 
 class Held(ValueError):
     """Another process holds the lock."""
@@ -35,7 +37,7 @@ def locked(output: Path) -> Iterator[None]:
     output.mkdir(parents=True, exist_ok=True)
     path = output / ".lock"
     while True:
-        file = _open(path)
+        file = open_own(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -61,12 +63,3 @@ def locked(output: Path) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         os.close(file)
-
-
-def _open(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise ValueError(f"lock {path} must not be a symbolic link; remove it") from None
-        raise

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from feelgood import __version__
 from feelgood.cli.parsing import parser
 from feelgood.cli.work import compiled_code, missing_platform
+from feelgood.runs.machine import version_of
 
 
 class Fact(NamedTuple):
@@ -53,13 +54,6 @@ def _install(package: str) -> str:
     return shlex.join([sys.executable, "-m", "pip", "install", package])
 
 
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def _requirements(package: str, extra: str | None = None) -> list[str]:
     """Requirements of a package, or of one of its extras: 'jax>=0.9', 'jax[cuda13]', …"""
     found = []
@@ -81,9 +75,9 @@ def _name(requirement: str) -> str:
 
 def _packages() -> list[Fact]:
     """Versions of the required packages."""
-    needed = _requirements("feelgood") if _version("feelgood") else []
+    needed = _requirements("feelgood") if version_of("feelgood") else []
     names = sorted({*map(_name, needed), "jax", "jaxlib"})
-    versions = {name: _version(name) for name in names}
+    versions = {name: version_of(name) for name in names}
     return [
         Fact(name, version) if version else Fact(name, "missing", _install(name), fatal=True)
         for name, version in versions.items()
@@ -92,11 +86,11 @@ def _packages() -> list[Fact]:
 
 def _extras() -> list[Fact]:
     """Installed extras, except those for developers."""
-    if not _version("feelgood"):
+    if not version_of("feelgood"):
         return [Fact("extras", "unknown: feelgood runs from a folder that is not installed")]
     facts = []
     for extra in sorted({*(metadata.metadata("feelgood").get_all("Provides-Extra") or ())} - {"dev", "docs"}):
-        missing = sorted(name for name in _of_extra("feelgood", extra) if not _version(name))
+        missing = sorted(name for name in _of_extra("feelgood", extra) if not version_of(name))
         if missing:
             facts.append(Fact(f"extra {extra}", f"missing {', '.join(missing)}", _install(f"feelgood[{extra}]")))
         else:
@@ -108,7 +102,7 @@ def _of_extra(package: str, extra: str) -> set[str]:
     """Packages that an extra requires, including those of nested extras such as jax[cuda13]."""
     needed = _requirements(package, extra)
     asked = [re.match(r"([\w.-]+)\[([\w-]+)\]", requirement) for requirement in needed]
-    inner = [line for match in asked if match and _version(match[1]) for line in _requirements(match[1], match[2])]
+    inner = [line for match in asked if match and version_of(match[1]) for line in _requirements(match[1], match[2])]
     return {_name(requirement) for requirement in needed + inner}
 
 

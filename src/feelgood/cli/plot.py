@@ -1,7 +1,6 @@
 """`feelgood plot`."""
 
 import json
-import math
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -42,6 +41,7 @@ def plot(arguments: Sequence[str]) -> None:
         )
 
     from feelgood.figures import style
+    from feelgood.figures.chart import plain
     from feelgood.figures.draw import draw
     from feelgood.report import kinds as charts
 
@@ -57,13 +57,13 @@ def plot(arguments: Sequence[str]) -> None:
         raise ValueError(f"folder {where} holds no table that a figure can be drawn from: {', '.join(tables)}")
     for kind in chosen.kind:
         check_choice("kind", kind, kinds)
-    if chosen.json:
-        made = _each(chosen.kind, kinds, lambda kind: charts.make_chart(kind, tables))
-        print(json.dumps([plain(chart) for chart in made.values()], indent=2))
-        return
     if one_file and len(chosen.kind) != 1:
         raise ValueError(f"one file holds one figure: choose one --kind of {', '.join(map(repr, kinds))}")
-    drawn = _each(chosen.kind, kinds, lambda kind: draw(charts.make_chart(kind, tables)))
+    made = _each(chosen.kind, kinds, lambda kind: charts.make_chart(kind, tables))
+    if chosen.json:
+        print(json.dumps(plain([*made.values()]), indent=2))
+        return
+    drawn = {kind: draw(chart) for kind, chart in made.items()}
     if one_file:
         style.save(drawn[chosen.kind[0]], chosen.output)
         print(f"wrote {chosen.output}")
@@ -99,12 +99,3 @@ def _each(asked: Sequence[str], kinds: Iterable[str], make: Callable[[str], Any]
     if not made:
         raise ValueError(f"there is nothing to draw: {'; '.join(dict.fromkeys(reasons))}")
     return made
-
-
-def plain(value: Any) -> Any:
-    """Records as JSON: fields by name, and null for numbers that are not finite."""
-    if hasattr(value, "_asdict"):
-        return {name: plain(item) for name, item in value._asdict().items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

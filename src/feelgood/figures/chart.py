@@ -1,6 +1,7 @@
 """Figures as records of plain numbers: Matplotlib, the report page and `--json` are made from them."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,6 +92,17 @@ class Chart(NamedTuple):
 def numbers(values: Any, digits: int = 5) -> list[float]:
     """Plain numbers, rounded to `digits` significant digits so that a page stays small."""
     return [float(f"{value:.{digits}g}") for value in np.asarray(values, float)]
+
+
+def plain(value: Any, number: Callable[[float], Any] = lambda number: number) -> Any:
+    """Records as JSON: fields by name, null for numbers that are not finite, and `number` of the others."""
+    if hasattr(value, "_asdict"):
+        return {name: plain(item, number) for name, item in value._asdict().items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, number) for item in value]
+    if isinstance(value, float):
+        return number(value) if math.isfinite(value) else None
+    return value
 
 
 def unique(values: pd.Series) -> list[str]:

@@ -1,5 +1,7 @@
 """Charts of any table of curves: learning, final scores over all tasks, profiles, sample efficiency."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
@@ -35,7 +37,7 @@ def learning_curves(curves: pd.DataFrame) -> Chart:
         table = table.sort_values("constants", kind="stable", ascending=False)
     looks = colours_of(unique(curves[columns.agent]))
     chain = "length" in columns.tasks and columns.score == "return"
-    make = lambda name, colour, group, **look: mean_series(name, colour, group, columns.time, columns.score, **look)
+    make = partial(mean_series, x=columns.time, y=columns.score)
     panels = []
     for task, rows in table.groupby("_task", sort=False):
         lines = series_of(rows, columns.agent, make, looks) + _random(rows, columns)
@@ -87,9 +89,7 @@ def profiles(curves: pd.DataFrame) -> Chart:
     panels = []
     for task, rows in groups:
         table = performance_profile(rows)
-        make = lambda name, colour, group, **look: series(
-            name, colour, group, "threshold", "share", ("low", "high"), **look
-        )
+        make = partial(series, x="threshold", y="share", band=("low", "high"))
         lines = series_of(table, "agent", make, looks)
         panels.append(Panel(str(task), f"{columns.score} τ", "share of runs above τ", lines, y_range=(0, 1.04)))
     note = "Share of runs whose final score is above τ, with a pointwise 95% interval by the stratified bootstrap."
@@ -145,9 +145,7 @@ def efficiency(curves: pd.DataFrame) -> Chart:
     times = np.sort(curves[columns.time].unique())
     thinned = curves[columns.time].isin(times[:: max(1, len(times) // 25)])
     table = sample_efficiency(curves[curves[columns.agent].astype(str).isin(shown) & thinned])
-    make = lambda name, colour, group, **look: series(
-        name, colour, group, columns.time, "value", ("low", "high"), **look
-    )
+    make = partial(series, x=columns.time, y="value", band=("low", "high"))
     lines = series_of(table, "agent", make, looks)
     note = "Interquartile mean over all tasks and seeds, with a pointwise 95% interval by the stratified bootstrap."
     note += _lost(curves, "count until then")

@@ -7,19 +7,19 @@ scripts. Text from names and manifests is escaped.
 import base64
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from feelgood.figures.chart import Chart
+from feelgood.figures.chart import Chart, plain
 from feelgood.report.kinds import available, make_chart, overlaid
 from feelgood.report.provenance import Provenance, joined, provenance, study_of
 from feelgood.report.tables import best, breakable, scores_table, table_of
+from feelgood.runs.machine import version_of
 
 _MOST_ROWS = 200
 # A profile of a single task adds little to the table of scores and takes much space.
@@ -57,6 +57,7 @@ def build_report(folders: Sequence[Path], title: str | None = None) -> str:
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
+    version = f" {escape(version_of('feelgood') or '')}".rstrip()
     heading = title or ", ".join(dict.fromkeys(run.name for run in runs))
     body, first = [], 0
     for i, run in enumerate(runs):
@@ -82,20 +83,13 @@ def build_report(folders: Sequence[Path], title: str | None = None) -> str:
 <button type="button" class="plain" id="theme" title="light or dark">Dark</button></div></div>
 <main>
 {"".join(body)}
-<footer>Made by feelgood{_version()}. This page holds all its data and makes no requests.</footer>
+<footer>Made by feelgood{version}. This page holds all its data and makes no requests.</footer>
 </main>
-<script type="application/json" id="charts">{_json([_plain(chart) for chart in charts])}</script>
+<script type="application/json" id="charts">{_json(plain(charts, _short))}</script>
 <script>{script}</script>
 </body>
 </html>
 """
-
-
-def _version() -> str:
-    try:
-        return f" {escape(metadata.version('feelgood'))}"
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _read(folders: list[Path]) -> _Run:
@@ -128,14 +122,8 @@ def _json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _plain(value: Any) -> Any:
-    if hasattr(value, "_asdict"):
-        return {name: _plain(item) for name, item in value._asdict().items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return None if not math.isfinite(value) else int(value) if value.is_integer() and abs(value) < 1e15 else value
-    return value
+def _short(number: float) -> int | float:
+    return int(number) if number.is_integer() and abs(number) < 1e15 else number
 
 
 def _section(run: _Run, index: int, first: int) -> str:

@@ -9,18 +9,25 @@ from pathlib import Path
 from typing import Any
 
 
+def version_of(package: str) -> str | None:
+    """The installed version of a package; None if there is none."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def describe_versions() -> dict[str, str]:
+    """The versions of the packages that results depend on."""
+    packages = ("feelgood", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "ale-py")
+    return {name: version_of(name) or "not installed" for name in packages}
+
+
 def describe_machine() -> dict[str, Any]:
     """Versions, commit (and whether the code was modified since) and devices behind a result."""
-    packages = ("feelgood", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "ale-py")
-    versions = {}
-    for name in packages:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = "not installed"
     jax = sys.modules.get("jax")
     return {
-        "versions": versions,
+        "versions": describe_versions(),
         "python": platform.python_version(),
         "machine": platform.machine(),
         "devices": [] if jax is None else [device.device_kind for device in jax.local_devices()],
@@ -33,12 +40,12 @@ def describe_machine() -> dict[str, Any]:
 def describe_code() -> dict[str, Any]:
     """The version and commit of this package, and the number of JAX devices: tables with equal facts may be mixed."""
     jax = sys.modules.get("jax")
-    try:
-        version = metadata.version("feelgood")
-    except metadata.PackageNotFoundError:
-        version = "not installed"
     devices = 0 if jax is None else jax.local_device_count()
-    return {"version": version, "commit": _git("rev-parse", "HEAD"), "devices": devices}
+    return {
+        "version": version_of("feelgood") or "not installed",
+        "commit": _git("rev-parse", "HEAD"),
+        "devices": devices,
+    }
 
 
 def _git(*words: str) -> str | None:

@@ -23,7 +23,7 @@ from feelgood.checks import check_choice, check_count
 from feelgood.envs.external import ExternalEnvironment, as_external
 from feelgood.files import atomically
 from feelgood.runs import store
-from feelgood.runs.machine import describe_machine
+from feelgood.runs.machine import describe_versions
 from feelgood.training.acting import acting, policy_of
 from feelgood.training.policy import OWN, Origin, Policy, make_environment, zoo_agent
 
@@ -61,7 +61,7 @@ def save_policy(folder: str | Path, policy: Policy) -> list[Path]:
         "num_chains": policy.num_chains,
         "training": dict(policy.training),
         "arrays": hashlib.sha256(data).hexdigest(),
-        "versions": describe_machine()["versions"],
+        "versions": describe_versions(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     try:

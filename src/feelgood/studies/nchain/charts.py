@@ -19,10 +19,7 @@ def _scores(table: pd.DataFrame, x: str) -> list[Series]:
     table = table.sort_values(x, kind="stable")
     low, high = (table["score"] - table["score_ci"]).clip(0, 10), (table["score"] + table["score_ci"]).clip(0, 10)
     table = table.assign(_low=low.fillna(table["score"]), _high=high.fillna(table["score"]))
-    make = lambda name, colour, group, **look: series(
-        name, colour, group, x, "score", ("_low", "_high"), points=True, **look
-    )
-    return series_of(table, "agent", make)
+    return series_of(table, "agent", partial(series, x=x, y="score", band=("_low", "_high"), points=True))
 
 
 def lengths(summary: pd.DataFrame) -> Chart:

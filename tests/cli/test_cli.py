@@ -477,6 +477,7 @@ def test_doctor_ends_with_code_one_if_jax_finds_no_device(capsys, monkeypatch):
     def devices():
         raise RuntimeError("Unable to initialize backend 'cuda'\nand more")
 
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     monkeypatch.setattr(jax, "devices", devices)
     code, facts = examined(capsys)
     assert code == 1

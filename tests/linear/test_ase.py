@@ -338,10 +338,14 @@ NUMPY = """
 import jax
 import numpy as np
 from feelgood.linear import ase, learning, mdps, schemes
-mdp = mdps.riverswim(3, 4)
-regret = lambda features: learning.learn(
-    jax.random.key(0), mdp, ase.lsvi_ase(features, 4, schemes.exact(), num_updates=1, loss_weight=0.1), 3
-).regret
+mdp = mdps.riverswim(2, 2)
+
+
+def regret(features):
+    learner = ase.lsvi_ase(features, 2, schemes.exact(), num_updates=1, loss_weight=0.1)
+    return jax.jit(lambda key: learning.learn(key, mdp, learner, 3).regret)(jax.random.key(0))
+
+
 assert (regret(np.asarray(mdp.features)) == regret(mdp.features)).all()
 """
 

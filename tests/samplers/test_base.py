@@ -288,12 +288,18 @@ def test_an_optimiser_that_searches_along_a_line_takes_the_steps_it_takes_in_opt
     sampler, optimiser = samplers.from_optax(optax.lbfgs()), optax.lbfgs()
     state = sampler.init(3 * jnp.ones(3))
     params, memory = state.params, optimiser.init(state.params)
-    for i in range(5):
-        state, info = sampler.step(jax.random.key(i), state, potential)
+
+    @jax.jit
+    def step(params, memory):
         value, gradient = jax.value_and_grad(potential)(params)
         extra = {"value": value, "grad": gradient, "value_fn": potential}
         updates, memory = optimiser.update(gradient, memory, params, **extra)
-        params = optax.apply_updates(params, updates)
+        return optax.apply_updates(params, updates), memory, value
+
+    own_step = jax.jit(lambda key, state: sampler.step(key, state, potential))
+    for i in range(5):
+        state, info = own_step(jax.random.key(i), state)
+        params, memory, value = step(params, memory)
         np.testing.assert_allclose(state.params, params, rtol=1e-6)
         assert info.potential == value
     assert potential(params) < 0.1 * potential(3 * jnp.ones(3))

@@ -39,7 +39,8 @@ def _regrets(make, num_rounds: int, points: Sequence[Mapping[str, float]], seeds
     pairs = list(itertools.product(points, seeds))
     batch = {name: jnp.asarray([point[name] for point, _ in pairs], jnp.float32) for name in points[0]}
     # LAPACK calls of two devices at a time can wait for each other forever, see `feelgood.algebra`.
-    has_lapack = "cholesky" in str(jax.make_jaxpr(one)(seeds[0], dict(points[0])))
+    program = str(jax.make_jaxpr(one)(seeds[0], dict(points[0])))
+    has_lapack = "cholesky" in program or "triangular_solve" in program
     run = jax.jit(jax.vmap(one)) if has_lapack else over_devices(one)
     regret = run(jnp.asarray([seed for _, seed in pairs]), batch)
     return np.asarray(regret, np.float64).reshape(len(points), len(seeds), -1)

@@ -216,7 +216,7 @@ def _advice(result: Any, options: TrainOptions) -> list[str]:
     if stuck:
         lines += [
             "to try: more steps (--num-steps), other agents (--agents ensemble_dqn dqn), longer returns (--config "
-            "n_step=5), and a check of the environment:",
+            "n_step=5), rewards of which the largest is about 1, and a check of the environment:",
             *(f"  feelgood check {env}" for env in dict.fromkeys(env for env, _ in stuck)),
         ]
     output = shlex.quote(str(options.output))

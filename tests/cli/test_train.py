@@ -21,6 +21,7 @@ from feelgood.cli import evaluate, main, record, train
 from feelgood.cli.run import restored
 from feelgood.runs import store
 from feelgood.training.evaluation import Evaluator
+from feelgood.training.policy import Policy
 
 
 class Lever(gymnasium.Env):
@@ -215,7 +216,8 @@ def test_an_evaluation_prints_the_mean_its_interval_and_each_return(stopped_and_
     folder, _ = stopped_and_continued
     main(["evaluate", str(folder), "--num-episodes", "3"])
     assert capsys.readouterr().out == (
-        "dqn in feelgood-tests/Lever-v0: mean return 3.0, 95% interval [3.0, 3.0], 3 episodes\nreturns 3 3 3\n"
+        "dqn in feelgood-tests/Lever-v0, trained with seed 0: mean return 3, 95% interval [3, 3], 3 episodes\n"
+        "returns 3 3 3\n"
     )
     main(["evaluate", str(folder), "--num-episodes", "1", "--json"])
     printed = json.loads(capsys.readouterr().out)
@@ -231,12 +233,29 @@ def test_every_policy_of_a_run_is_evaluated_and_recorded(stopped_and_continued, 
     main(["evaluate", str(tmp_path / "run"), "--num-episodes", "2"])
     said = capsys.readouterr().out
     assert said.count("returns 3 3\n") == 2
-    assert said.endswith("dqn in feelgood-tests/Lever-v0: 3.0 over 2 policies (3.0 to 3.0)\n")
+    assert said.endswith("dqn in feelgood-tests/Lever-v0: 3 over 2 policies (3 to 3)\n")
     main(["record", str(tmp_path / "run"), "-o", str(tmp_path / "film.gif")])
     assert {path.name for path in tmp_path.glob("*.gif")} == {"film-seed-0.gif", "film-seed-1.gif"}
     with pytest.raises(SystemExit):
         main(["evaluate", str(tmp_path / "run"), "--best"])
     assert "holds no policy" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("env", "trust"), [("module:Name-v0", True), ("CartPole-v1", False), ("atari:pong", False)])
+def test_the_next_commands_import_the_module_of_an_environment(env, trust, tmp_path):
+    curve = pd.DataFrame({"environment": [env], "agent": "dqn", "seed": 0, "step": 8, "return": 1.0})
+    *_, evaluation, film = train._advice(Result(curve, ()), train.TrainOptions(env=env, output=tmp_path))
+    for command in (evaluation, film):
+        assert command.endswith(" --allow-import") == trust
+
+
+def test_the_interval_of_a_mean_return_stays_within_the_returns(stopped_and_continued, capsys, monkeypatch):
+    monkeypatch.setattr(Policy, "evaluate", lambda self, num_episodes, seed: np.array([0.0, 1, 1, 1, 1]))
+    main(["evaluate", str(stopped_and_continued[0]), "--json"])
+    said = json.loads(capsys.readouterr().out)
+    low, high = said["interval"]
+    assert 0 < low < said["mean"] == pytest.approx(0.8)
+    assert high == 1  # a t-interval would reach 1.36
 
 
 def test_a_diverged_policy_is_reported(stopped_and_continued, capsys, tmp_path):

@@ -411,6 +411,12 @@ def test_an_environment_without_images_cannot_be_recorded(tmp_path, policy):
     blind = untrained(environment=own(Line), origin=Origin("own", "Line"))
     with pytest.raises(ValueError, match="env 'Line' cannot be recorded: it has no render_mode 'rgb_array' and its"):
         blind.record(tmp_path / "line.gif")
+    for modes, problem in (([], "it has no render_mode 'rgb_array'"), (["rgb_array"], "its render is not implemented")):
+        dark = type("Dark", (Line,), {"metadata": {"render_modes": modes}, "render": gymnasium.Env.render})
+        gymnasium.register(f"feelgood-tests/Dark{len(modes)}-v0", dark)
+        named = untrained(origin=Origin("gym", f"feelgood-tests/Dark{len(modes)}-v0"))
+        with pytest.raises(ValueError, match=f"env 'feelgood-tests/Dark.-v0' cannot be recorded: {problem}"):
+            named.record(tmp_path / "line.gif")
     with pytest.raises(ValueError, match=r"path of a recording must end in \.gif or \.mp4, got 'line\.avi'"):
         policy.record("line.avi")
     assert not list(tmp_path.iterdir())

@@ -1,7 +1,6 @@
 """`feelgood evaluate`."""
 
 import json
-import math
 import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
@@ -29,7 +28,7 @@ def evaluate(arguments: Sequence[str]) -> None:
     chosen = evaluate_parser().parse_args(arguments)
     set_up_jax()
 
-    from feelgood.statistics import interval
+    from feelgood.statistics import bootstrap, mean
     from feelgood.training.policy_files import find_policies, load_policy
 
     found = []
@@ -37,21 +36,25 @@ def evaluate(arguments: Sequence[str]) -> None:
         policy = load_policy(folder, allow_import=chosen.allow_import)
         if not policy.is_finite:
             print(f"the parameters of {folder} are not finite: its training diverged", file=sys.stderr)
-        returns = policy.evaluate(chosen.num_episodes, chosen.seed).tolist()
-        mean, half = interval(returns)
-        ends = None if math.isnan(half) else [mean - half, mean + half]
+        played = policy.evaluate(chosen.num_episodes, chosen.seed)
+        # A bootstrap interval stays between the smallest and the largest return.
+        middle, low, high = map(float, bootstrap(mean, [played]))
+        returns, ends = played.tolist(), [low, high] if len(played) > 1 else None
         about = {"agent": policy.agent, "env": policy.origin.name, "seed": chosen.seed, "finite": policy.is_finite}
-        found.append({**about, "policy": str(folder), "mean": mean, "interval": ends, "returns": returns})
+        found.append({**about, "policy": str(folder), "mean": middle, "interval": ends, "returns": returns})
         if not chosen.json:
-            band = "" if ends is None else f", 95% interval [{ends[0]:.1f}, {ends[1]:.1f}]"
-            print(f"{policy.agent} in {policy.origin.name}: mean return {mean:.1f}{band}, {len(returns)} episodes")
+            band = "" if ends is None else f", 95% interval [{_number(low)}, {_number(high)}]"
+            which = f"{policy.agent} in {policy.origin.name}"
+            which += f", trained with seed {policy.training['seed']}" if "seed" in policy.training else ""
+            print(f"{which}: mean return {_number(middle)}{band}, {len(returns)} episodes")
             print(f"returns {' '.join(f'{value:g}' for value in returns)}")
     if chosen.json:
         print(json.dumps(found[0] if len(found) == 1 else found, indent=2))
     for (agent, env), means in _grouped(found).items():
         if len(means) > 1 and not chosen.json:
-            mean = sum(means) / len(means)
-            print(f"{agent} in {env}: {mean:.1f} over {len(means)} policies ({min(means):.1f} to {max(means):.1f})")
+            middle = sum(means) / len(means)
+            ends = f"({_number(min(means))} to {_number(max(means))})"
+            print(f"{agent} in {env}: {_number(middle)} over {len(means)} policies {ends}")
 
 
 def _grouped(found: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[float]]:
@@ -60,3 +63,7 @@ def _grouped(found: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[f
     for each in found:
         groups.setdefault((each["agent"], each["env"]), []).append(each["mean"])
     return groups
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -222,8 +222,11 @@ def _advice(result: Any, options: TrainOptions) -> list[str]:
     output = shlex.quote(str(options.output))
     lines += ["next:", f"  feelgood report {output} -o report.html", f"  feelgood plot {output} --kind curves"]
     lines += [f"  feelgood compare {output}"] if len(options.pairs()) > len(options.envs or (0,)) else []
-    lines += [f"  feelgood evaluate {output} --num-episodes 20", f"  feelgood record {output} -o game.gif"]
-    return lines
+    # Policies store the name of an environment, and evaluation imports a module only if told to.
+    is_imported = any(":" in env and not env.startswith("atari:") for env, _ in options.pairs())
+    trust = " --allow-import" if is_imported else ""
+    commands = (f"evaluate {output} --num-episodes 20", f"record {output} -o game.gif")
+    return [*lines, *(f"  feelgood {command}{trust}" for command in commands)]
 
 
 @contextmanager

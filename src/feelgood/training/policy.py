@@ -234,10 +234,9 @@ class Policy:
                 max_steps=max_steps,
                 on_step=lambda frames: pictures.append(np.array(picture(frames[0]))),
             )
-        except gymnasium.error.Error as error:
-            raise ValueError(
-                f"env {self.environment.name!r} cannot be recorded: {str(error).splitlines()[0]}"
-            ) from error
+        except (gymnasium.error.Error, NotImplementedError) as error:
+            why = str(error).splitlines()[0] if str(error) else "its render is not implemented"
+            raise ValueError(f"env {self.environment.name!r} cannot be recorded: {why}") from error
         finally:
             env.close()
         write_film(path, pictures, frames_per_second)
@@ -247,7 +246,7 @@ class Policy:
         """An environment, and a function from its newest frame to a picture."""
         environment, name = self.environment, self.environment.name
         env = environment.make(1, False)  # raises an error if its module must not be imported
-        if self.origin.kind == "gym":
+        if self.origin.kind == "gym" and "rgb_array" in (env.metadata.get("render_modes") or ()):
             env.close()
             settings = {**self.origin.settings, "render_mode": "rgb_array"}
             environment = make_environment(self.origin._replace(settings=settings))
@@ -268,5 +267,6 @@ class Policy:
             return env, lambda frame: frame.repeat(scale, 0).repeat(scale, 1)
         env.close()
         raise ValueError(
-            f"env {name!r} cannot be recorded: it has no render_mode 'rgb_array' and its frames are not images"
+            f"env {name!r} cannot be recorded: it has no render_mode 'rgb_array' and its frames are not images; list "
+            "'rgb_array' in metadata['render_modes'] of its class, and return the picture from render()"
         )

@@ -173,14 +173,34 @@ def test_small_images_are_taken_by_a_plain_network():
     class Tiles(Lever):
         observation_space = gymnasium.spaces.Box(0, 255, (7, 7, 3), np.uint8)
 
+        def reset(self, *, seed=None, options=None):
+            return np.zeros((7, 7, 3), np.uint8), super().reset()[1]
+
+        def step(self, action):
+            return (np.zeros((7, 7, 3), np.uint8), *super().step(action)[1:])
+
     job = api.prepare("dqn", Tiles)
     agent = job.spec.make(Spaces((7, 7, 3), 2), dict(job.spec.hyper))
     assert agent.values(jax.random.key(0), agent.init(jax.random.key(1)), jnp.ones((7, 7, 3))).shape == (2,)
 
 
+def test_a_reward_that_is_not_finite_stops_training_with_a_sentence():
+    class Leak(Lever):
+        pulls = 0
+
+        def step(self, action):
+            self.pulls += 1
+            seen, reward, *rest = super().step(action)
+            return (seen, float("nan") if self.pulls == 30 else reward, *rest)
+
+    with pytest.raises(ValueError, match=r"env 'Leak' returned the reward nan in step \d+ of training; every reward must"):
+        feelgood.train("dqn", Leak, num_steps=400, progress=False, **SMALL)
+
+
 def test_a_figure_shows_the_mean_over_seeds(inside):
     (axes,) = inside.plot().axes
-    (line,) = axes.lines
+    line, random = axes.lines
+    np.testing.assert_allclose(random.get_ydata(), inside.curve["random_return"][:2], rtol=1e-3)
     mean = inside.curve.groupby("step")["return"].mean()
     np.testing.assert_allclose(line.get_xdata(), mean.index)
     np.testing.assert_allclose(line.get_ydata(), mean, rtol=1e-3)

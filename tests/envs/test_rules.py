@@ -1,12 +1,15 @@
 """Each rule of an environment, and one that breaks it; Gymnasium's own checker is the second opinion."""
 
 import gymnasium
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
 from feelgood.cli import main
-from feelgood.envs.rules import check_rules
+from feelgood.envs import Environment, Spec, Step
+from feelgood.envs.external import as_external
+from feelgood.envs.rules import check_playable, check_rules, random_return
 
 
 class Walk(gymnasium.Env):
@@ -83,6 +86,17 @@ class Endless(Walk):
         return self.see(), 0.0, False, False, {}
 
 
+class Unseeded(Walk):
+    def reset(self):
+        return super().reset()
+
+
+class Wordy(Walk):
+    def step(self, action):
+        seen, _, *rest = super().step(action)
+        return (seen, "much", *rest)
+
+
 class Failing(Walk):
     def step(self, action):
         raise ZeroDivisionError("no luck")
@@ -110,6 +124,13 @@ def test_an_environment_that_keeps_the_rules_has_no_problem():
         (Short, "50 random steps keep all rules of a step", "step must return (observation, reward, terminated"),
         (Priceless, "50 random steps keep all rules of a step", "step 1 returned the reward nan, not a finite number"),
         (Numeric, "50 random steps keep all rules of a step", "step 1 returned terminated = 0, not True or False"),
+        (
+            lambda: gymnasium.wrappers.TimeLimit(Short(), 9),  # unpacks the answer itself
+            "50 random steps keep all rules of a step",
+            "step must return (observation, reward, terminated, truncated, info); it raised ValueError: not enough",
+        ),
+        (Unseeded, "reset returns an observation and a dictionary", "reset must take the keyword arguments seed and"),
+        (Wordy, "50 random steps keep all rules of a step", "step 1 returned the reward 'much', not a finite number"),
         (Endless, "episodes end", "no episode ended in 50 random steps"),
         (Failing, "50 random steps keep all rules of a step", "it raised ZeroDivisionError: no luck"),
         (lambda: 3, "it can be made", "it must be a gymnasium.Env, got 3"),
@@ -119,6 +140,58 @@ def test_the_rule_that_is_broken_is_named(kind, rule, problem):
     found = last(kind)
     assert found.rule == rule
     assert problem in found.problem
+
+
+@pytest.mark.parametrize("kind", [Walk, Outside, Fickle, Numeric, Endless, Wide])
+def test_training_allows_what_it_can_live_with_or_refuses_elsewhere(kind):
+    check_playable("mine", kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (Bare, r"reset\(seed=…\) must return \(observation, info\)"),
+        (Shapeless, r"reset returned shape \(3,\), observation_space has \(1,\)"),
+        (Lost, "step 2 returned an observation that is not finite"),
+        (Short, "step must return"),
+        (Priceless, "step 1 returned the reward nan"),
+        (gymnasium.Env, "it has no action_space"),
+    ],
+)
+def test_training_refuses_a_broken_environment_in_a_sentence(kind, problem):
+    with pytest.raises(ValueError, match=f"env 'mine' cannot be trained on: {problem}"):
+        check_playable("mine", kind)
+    with pytest.raises(ValueError, match=f"env '{kind.__name__}' cannot be trained on: {problem}"):
+        as_external(kind)
+
+
+def test_errors_of_the_environment_itself_pass_through():
+    with pytest.raises(ZeroDivisionError, match="no luck"):
+        check_playable("mine", Failing)
+
+
+def coins(reward=lambda heads: heads, limit=4):
+    """Heads are actions; an episode is over after `limit` of them."""
+
+    def step(key, time, action):
+        seen = (time + 1)[None].astype(jnp.float32)
+        return time + 1, Step(seen, reward(action.astype(jnp.float32)), time + 1 >= limit, jnp.zeros((), bool))
+
+    spec = Spec((1,), np.dtype(np.float32), num_actions=2, max_episode_steps=4, name="coins")
+    return Environment(lambda key: (jnp.int32(0), jnp.zeros(1)), step, spec)
+
+
+def test_the_return_of_random_actions_in_a_functional_environment():
+    # The number of heads among four is 2 on average, with variance 1; nothing counts after the end of an episode.
+    assert abs(random_return(coins(), 400) - 2) < 4 / np.sqrt(400)
+    assert abs(random_return(coins(limit=1), 400) - 0.5) < 4 * 0.5 / np.sqrt(400)
+
+
+def test_a_functional_environment_without_end_or_with_lost_numbers_is_refused():
+    with pytest.raises(ValueError, match="env 'coins' cannot be trained on: a reward or an observation is not finite"):
+        random_return(coins(lambda heads: heads * jnp.nan))
+    with pytest.raises(ValueError, match="an episode had not ended after max_episode_steps = 4 steps"):
+        random_return(coins(limit=5))
 
 
 def test_the_command_prints_every_rule_and_exits_with_one_if_one_is_broken(capsys):

@@ -1,6 +1,7 @@
 """What every sampler promises, whatever its equation."""
 
 import functools
+import inspect
 import re
 
 import jax
@@ -309,3 +310,19 @@ def test_an_update_without_parameters_is_refused_in_a_sentence():
     transform = samplers.to_optax(samplers.langevin(0.1, 1.0))
     with pytest.raises(ValueError, match="update of a sampler needs the parameters"):
         transform.update(jnp.ones(3), transform.init(jnp.ones(3)), key=jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sampler": "langevin"}, r"sampler must be a Sampler such as samplers.langevin\(0.1\), got 'langevin'"),
+        ({"key": 3}, r"key must be a JAX key such as jax.random.key\(0\), got 3"),
+        ({"potential": lambda w: w**2}, r"potential must return a number, an array of shape \(\), got shape \(2,\)"),
+    ],
+)
+def test_a_wrong_argument_of_sample_is_named(changes, message):
+    right = {"key": jax.random.key(0), "sampler": samplers.langevin(0.1), "potential": lambda w: jnp.sum(w**2)}
+    samplers.sample(**right | {"key": jax.random.PRNGKey(0)}, params=jnp.ones(2), num_steps=1)
+    unchecked = inspect.unwrap(samplers.sample)  # the tests check types at run time, users do not
+    with pytest.raises(ValueError, match=message):
+        unchecked(**right | changes, params=jnp.ones(2), num_steps=1)

@@ -214,3 +214,12 @@ def test_statistics_of_a_pytree_are_those_of_its_arrays(statistic, shape):
     np.testing.assert_array_equal(statistic(draws["offset"][0].tolist()), told["offset"][0])
     with pytest.raises(ValueError, match="with at least 4 steps, got shape"):
         statistic({"slope": np.zeros((2, 3)[-len(shape) :])})
+
+
+def test_functions_in_a_model_stay_as_they_are_and_a_single_chain_is_explained():
+    draws = {"weight": jax.random.normal(jax.random.key(0), (2, 50, 3)), "activation": jnp.tanh}
+    found = diagnostics.effective_sample_size(draws)
+    assert found["activation"] is jnp.tanh
+    np.testing.assert_array_equal(found["weight"], diagnostics.effective_sample_size(draws["weight"]))
+    with pytest.raises(ValueError, match=r"got shape \(50,\); a single chain needs an axis in front, as in draws\[None\]"):
+        diagnostics.split_rhat(jnp.ones(50))

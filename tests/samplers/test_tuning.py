@@ -35,6 +35,16 @@ def test_the_largest_curvature_is_the_largest_eigenvalue_of_the_hessian():
     assert samplers.largest_curvature(jax.random.key(0), lambda w: jnp.sum(w), jnp.ones(3)) == 0
 
 
+def test_a_model_of_equinox_has_the_curvature_of_its_arrays():
+    import equinox as eqx
+
+    linear = eqx.nn.Linear(3, 1, use_bias=False, key=jax.random.key(1))  # also holds counts and flags
+    steep = lambda model: 5 * jnp.sum(model.weight**2) + jnp.sum(model(jnp.ones(3))) * 0
+    np.testing.assert_allclose(samplers.largest_curvature(jax.random.key(0), steep, linear), 10.0, rtol=1e-4)
+    mala = samplers.suggest_step_size("mala", jax.random.key(0), steep, linear)
+    np.testing.assert_allclose(mala, 1 / (10 * 3 ** (1 / 3)), rtol=1e-4)
+
+
 @pytest.mark.parametrize("friction", [0.5, 3.0, 20.0])
 def test_suggested_steps_are_half_the_largest_stable_step(friction):
     kernels = {

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gymnasium
 import pandas as pd
 
 from feelgood.agents import ZOO, Options, anneal, atari_hyper
@@ -32,6 +33,7 @@ from feelgood.api.defaults import (
 from feelgood.api.result import Result
 from feelgood.checks import check_choice, check_count
 from feelgood.envs.external import ExternalEnvironment, as_external
+from feelgood.envs.rules import check_playable
 from feelgood.runs.identity import identity
 from feelgood.training.acting import spaces_of
 from feelgood.training.config import ExternalConfig, most_groups
@@ -50,6 +52,8 @@ def external_environment(env: Any, settings: Mapping[str, Any] | None = None) ->
             origin = Origin("atari", name, {"pixel_scale": 1 / 255, **settings})
         else:
             origin = Origin("gym", env, settings)
+            own = {name: value for name, value in settings.items() if name != "vectorization"}
+            check_playable(env, lambda: gymnasium.make(env, disable_env_checker=True, **own))
         return origin, make_environment(origin)
     if settings:
         raise ValueError(f"env_settings must be empty unless env is a name, got {dict(settings)!r}")

@@ -15,6 +15,7 @@ from feelgood.api.agent_spec import AgentSpec, config_of, label_of
 from feelgood.api.result import Result
 from feelgood.envs import Environment
 from feelgood.envs.external import functional_as_external
+from feelgood.envs.rules import random_return
 from feelgood.runs.identity import identity
 from feelgood.training.batch import Curves, run_batch
 from feelgood.training.functional import FunctionalConfig, Record, trainer
@@ -37,6 +38,9 @@ def train_functional(
 ) -> Result:
     """Trains all seeds at once."""
     name = environment.spec.name
+    external, origin = functional_as_external(environment), Origin("own", name)
+    trains = trainer(environment, spec.make, config, spec.schedule)
+    random = {"random_return": random_return(environment)}
     rows: list[list[dict[str, Any]]] = [[] for _ in seeds]
 
     def report_rows(curves: Curves, num_chunks: int) -> None:
@@ -45,15 +49,14 @@ def train_functional(
             for i, seed in enumerate(seeds):
                 where = {"agent": spec.name, "environment": name, "seed": seed}
                 step = chunk * config.evaluation_period
-                rows[i].append({**where, "step": step, **_evaluation(curves, i, chunk)})
+                rows[i].append({**where, "step": step, **_evaluation(curves, i, chunk), **random})
                 report(seed, rows[i][-1])
 
-    external, origin = functional_as_external(environment), Origin("own", name)
     path = None if folder is None else folder / "runs.checkpoint"
     if path is not None and path.exists():
         say(f"continuing from {path}")
     curves = run_batch(
-        trainer(environment, spec.make, config, spec.schedule),
+        trains,
         config.num_chunks,
         np.asarray(seeds),
         {name: jnp.full(len(seeds), value, jnp.float32) for name, value in spec.hyper.items()},

@@ -26,7 +26,7 @@ class Result:
 
     Attributes:
       curve: one row for each run and evaluation, starting with the untrained network: `agent`, `environment`, `seed`,
-        `step`, `return` and more; on external environments also `random_return`, the return of random actions.
+        `step`, `return`, `random_return` (that of random actions) and more.
       policies: the final policy of each run.
       best_policies: for each run the policy with the highest evaluation return, which is too high on average as the
         best of several noisy ones; empty for functional environments.

@@ -20,6 +20,7 @@ from feelgood.checks import check_choice, check_count, check_fraction, check_kin
 from feelgood.envs.base import Environment, check_environment, observation_bound
 from feelgood.envs.gym import GymEnv
 from feelgood.envs.priority import in_background
+from feelgood.envs.rules import check_playable
 from feelgood.signals import SECONDS_TO_STOP, SIGNALS
 from feelgood.typing import Array
 
@@ -299,14 +300,15 @@ def as_external(env: Any, name: str | None = None) -> ExternalEnvironment:
     make = partial(_copied, env) if isinstance(env, gymnasium.Env) else env
     one = make()
     check_kind("result of env", one, gymnasium.Env, "a gymnasium.Env")
-    own_name = one.spec.id if one.spec is not None else type(one.unwrapped).__name__
+    own_name = name or (one.spec.id if one.spec is not None else type(one.unwrapped).__name__)
     one.close()
+    check_playable(own_name, make)
 
     def several(num_envs: int, training: bool) -> VectorEnv:
         del training
         return SyncVectorEnv([make] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
 
-    return vector_environment(several, name or own_name)
+    return vector_environment(several, own_name)
 
 
 def _num_required(function: Callable) -> int:

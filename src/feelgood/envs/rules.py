@@ -1,4 +1,4 @@
-"""The rules that a Gymnasium environment must keep to be trained on, checked one by one."""
+"""The rules that an environment must keep to be trained on."""
 
 import math
 import numbers
@@ -6,8 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import gymnasium
+import jax
+import jax.numpy as jnp
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
+
+from feelgood.envs.base import Environment
+from feelgood.typing import Array, PRNGKey
 
 
 class Finding(NamedTuple):
@@ -40,6 +45,75 @@ def check_rules(make: Callable[[], gymnasium.Env], num_steps: int = 2_000, seed:
         why = str(error).splitlines()[0] if str(error) else ""
         findings.append(Finding(rule, f"it raised {type(error).__name__}: {why}"))
     return findings
+
+
+def check_playable(name: str, make: Callable[[], gymnasium.Env], num_steps: int = 20) -> None:
+    """Plays random actions in an environment that is to be trained on.
+
+    It requires less than `check_rules`: shapes, whole answers and finite numbers. Observations may leave their bounds,
+    resets may differ for the same seed, and errors that the environment itself raises pass through.
+
+    Raises:
+      ValueError: names the environment and the rule that it breaks.
+    """
+    try:
+        env = make()
+    except Exception:  # the caller makes it too, and explains why it cannot be made
+        return
+    try:
+        for space in ("action_space", "observation_space"):
+            _demand(getattr(env, space, None) is not None, f"it has no {space}")
+        if isinstance(env.action_space, gymnasium.spaces.Discrete):  # others are refused when lanes are made
+            _play(env, num_steps, seed=0, strict=False)
+    except _BrokenError as broken:
+        raise ValueError(f"env {name!r} cannot be trained on: {broken}") from None
+    finally:
+        env.close()
+
+
+class _Walk(NamedTuple):
+    """An episode with random actions."""
+
+    state: Any
+    return_: Array
+    is_over: Array
+    is_finite: Array
+
+
+def random_return(environment: Environment, num_episodes: int = 10, seed: int = 0) -> float:
+    """The mean return of episodes of a functional environment with uniformly random actions.
+
+    Raises:
+      ValueError: if a reward or an observation is not finite, or an episode is longer than `max_episode_steps`.
+    """
+    spec = environment.spec
+
+    def see(observation: Array) -> Array:
+        return jnp.all(jnp.isfinite(observation))
+
+    def step(walk: _Walk, key: PRNGKey) -> tuple[_Walk, None]:
+        key_action, key_step = jax.random.split(key)
+        action = jax.random.randint(key_action, (), 0, spec.num_actions)
+        state, moved = environment.step(key_step, walk.state, action)
+        reward = jnp.where(walk.is_over, 0.0, moved.reward)
+        is_finite = walk.is_finite & (walk.is_over | (jnp.isfinite(moved.reward) & see(moved.observation)))
+        return _Walk(state, walk.return_ + reward, walk.is_over | moved.terminated | moved.truncated, is_finite), None
+
+    def episode(key: PRNGKey) -> _Walk:
+        key_reset, key_steps = jax.random.split(key)
+        state, observation = environment.reset(key_reset)
+        start = _Walk(state, jnp.zeros(()), jnp.zeros((), bool), see(observation))
+        return jax.lax.scan(step, start, jax.random.split(key_steps, spec.max_episode_steps))[0]
+
+    walks = jax.jit(jax.vmap(episode))(jax.random.split(jax.random.key(seed), num_episodes))
+    if not walks.is_finite.all():
+        raise ValueError(f"env {spec.name!r} cannot be trained on: a reward or an observation is not finite")
+    if not walks.is_over.all():
+        raise ValueError(
+            f"env {spec.name!r} cannot be trained on: an episode had not ended after max_episode_steps = "
+            f"{spec.max_episode_steps} steps; terminated or truncated must be True by then"
+        )
+    return float(walks.return_.mean())
 
 
 def _rules(make: Callable[[], Any], num_steps: int, seed: int) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -91,7 +165,11 @@ def _demand(holds: Any, problem: str) -> None:
 
 
 def _reset(env: Any, seed: int | None) -> Any:
-    answer = env.reset(seed=seed)
+    try:
+        answer = env.reset(seed=seed)
+    except TypeError as error:
+        _demand("'seed'" not in str(error), f"reset must take the keyword arguments seed and options ({error})")
+        raise
     _demand(
         isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict),
         f"reset(seed=…) must return (observation, info), got {_short(answer)}",
@@ -99,7 +177,8 @@ def _reset(env: Any, seed: int | None) -> Any:
     return answer[0]
 
 
-def _observe(env: Any, observation: Any, where: str) -> None:
+def _observe(env: Any, observation: Any, where: str, strict: bool = True) -> None:
+    """Requires that an observation fits its space; bounds and dtypes only if `strict`."""
     space = env.observation_space
     if isinstance(space, gymnasium.spaces.Box):
         array = np.asarray(observation)
@@ -109,12 +188,24 @@ def _observe(env: Any, observation: Any, where: str) -> None:
         _demand(
             bool(np.isfinite(array).all()), f"{where} returned an observation that is not finite: {_short(observation)}"
         )
+        if not strict:
+            return
         is_within = bool((array >= space.low).all() and (array <= space.high).all())
         _demand(is_within, f"{where} returned {_short(observation)}, outside the bounds of observation_space {space}")
         kinds = f"{where} returned dtype {array.dtype}, observation_space has {space.dtype}"
         _demand(np.can_cast(array.dtype, space.dtype, "same_kind"), kinds)
     else:
-        _demand(space.contains(observation), f"{where} returned {_short(observation)}, which is not in {space}")
+        fits = space.contains(observation) if strict else _is_flattenable(space, observation)
+        _demand(fits, f"{where} returned {_short(observation)}, which is not in {space}")
+
+
+def _is_flattenable(space: Any, observation: Any) -> bool:
+    """Whether an observation becomes a vector of the right size, as in training."""
+    try:
+        flat = gymnasium.spaces.flatten(space, observation)
+        return np.shape(flat) == gymnasium.spaces.flatten_space(space).shape
+    except Exception:  # whatever an observation of another kind leads to
+        return False
 
 
 def _same(one: Any, other: Any) -> None:
@@ -122,29 +213,38 @@ def _same(one: Any, other: Any) -> None:
     _demand(data_equivalence(one, other), f"two resets with the same seed gave different observations; {advice}")
 
 
-def _play(env: Any, num_steps: int, seed: int) -> int:
+def _step(env: Any, action: int) -> Any:
+    """The answer of a step; wrappers of Gymnasium unpack it before it can be looked at."""
+    whole = "step must return (observation, reward, terminated, truncated, info)"
+    try:
+        answer = env.step(action)
+    except ValueError as error:
+        _demand("values to unpack" not in str(error), f"{whole}; it raised ValueError: {error}")
+        raise
+    _demand(isinstance(answer, tuple) and len(answer) == 5, f"{whole}, got {_short(answer)}")
+    return answer
+
+
+def _play(env: Any, num_steps: int, seed: int, strict: bool = True) -> int:
     """Plays random actions; returns the number of episodes that ended."""
     draws, num_ends = np.random.default_rng(seed), 0
-    _reset(env, seed)
+    _observe(env, _reset(env, seed), "reset", strict)
     for i in range(num_steps):
-        answer = env.step(int(draws.integers(env.action_space.n)))
-        _demand(
-            isinstance(answer, tuple) and len(answer) == 5,
-            f"step must return (observation, reward, terminated, truncated, info), got {_short(answer)}",
-        )
+        answer = _step(env, int(draws.integers(env.action_space.n)))
         observation, reward, terminated, truncated, info = answer
         where = f"step {i + 1}"
-        _observe(env, observation, where)
-        is_number = isinstance(reward, numbers.Real | np.number) or np.ndim(reward) == 0
+        _observe(env, observation, where, strict)
+        is_number = isinstance(reward, numbers.Real | np.number) or np.asarray(reward).dtype.kind in "biuf"
         _demand(
-            is_number and math.isfinite(float(reward)), f"{where} returned the reward {reward!r}, not a finite number"
+            is_number and np.ndim(reward) == 0 and math.isfinite(float(reward)), f"{where} returned the reward {reward!r}, not a finite number"
         )
         for name, end in (("terminated", terminated), ("truncated", truncated)):
-            _demand(isinstance(end, bool | np.bool_), f"{where} returned {name} = {end!r}, not True or False")
+            is_flag = isinstance(end, bool | np.bool_) or (not strict and np.shape(end) == ())
+            _demand(is_flag, f"{where} returned {name} = {end!r}, not True or False")
         _demand(isinstance(info, dict), f"{where} returned info = {_short(info)}, not a dictionary")
         if terminated or truncated:
             num_ends += 1
-            _observe(env, _reset(env, None), "reset")
+            _observe(env, _reset(env, None), "reset", strict)
     return num_ends
 
 

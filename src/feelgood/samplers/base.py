@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from feelgood.checks import check_count
+from feelgood.checks import check_count, check_kind
 from feelgood.typing import Array, Params, Potential, PRNGKey
 
 
@@ -244,17 +244,22 @@ def sample(
       >>> draws["mean"].shape, bool(info.diverged.any())
       ((100, 2), False)
     """
+    check_kind("sampler", sampler, Sampler, "a Sampler such as samplers.langevin(0.1)")
+    check_key(key)
     check_count("num_steps", num_steps)
     check_count("burn_in", burn_in, minimum=0)
     check_count("thin", thin)
     num_steps, burn_in, thin = int(num_steps), int(burn_in), int(thin)
     if thin > num_steps:
         raise ValueError(f"thin must be at most num_steps, {num_steps}, or no position is kept, got {thin}")
-    moving, whole = _split(params)
+    moving, whole = split_params(params)
 
     def evaluate(params: Params) -> Array:
         assert potential is not None  # exact samplers take None and never evaluate it
-        return potential(whole(params))
+        value = potential(whole(params))
+        if jnp.shape(value) != ():
+            raise ValueError(f"potential must return a number, an array of shape (), got shape {jnp.shape(value)}")
+        return value
 
     # In half precision a new position is rounded, so the gradient at the proposal is not the one there.
     is_half = any(leaf.dtype.itemsize < 4 for leaf in jax.tree.leaves(moving))
@@ -277,7 +282,13 @@ def sample(
     return whole(draws), infos
 
 
-def _split(params: Params) -> tuple[Params, Callable[[Params], Params]]:
+def check_key(key: Any) -> None:
+    """Requires a JAX key, new or old."""
+    if not hasattr(key, "dtype") or not (jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32):
+        raise ValueError(f"key must be a JAX key such as jax.random.key(0), got {key!r}")
+
+
+def split_params(params: Params) -> tuple[Params, Callable[[Params], Params]]:
     """The floating-point arrays of a pytree, with None for the rest; and the function that puts the rest back."""
     if isinstance(params, int | float) and not isinstance(params, bool):
         return jnp.asarray(params, float), lambda moving: moving

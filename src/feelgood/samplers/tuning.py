@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import optax
 
 from feelgood import noise
-from feelgood.checks import check_choice, check_count, check_positive
-from feelgood.samplers.base import like, widen
+from feelgood.checks import check_choice, check_count, check_kind, check_positive
+from feelgood.samplers.base import check_key, like, split_params, widen
 from feelgood.typing import Array, Params, Potential, PRNGKey, Scalar
 
 
@@ -30,18 +30,20 @@ def largest_curvature(key: PRNGKey, potential: Potential, params: Params, *, num
       9.0
     """
     check_count("num_iterations", num_iterations)
-    slope = jax.grad(potential)
+    check_key(key)
+    moving, whole = split_params(params)
+    slope = jax.grad(lambda moving: potential(whole(moving)))
 
     def multiply(vector: Params) -> Params:
-        return jax.jvp(slope, (params,), (vector,))[1]
+        return jax.jvp(slope, (wide,), (vector,))[1]
 
     def unit(vector: Params) -> tuple[Params, Array]:
         length = optax.tree.norm(vector)
         scale = jnp.where(length > 0, 1 / length, 0.0)
         return like(jax.tree.map(lambda v: scale * v, vector), vector), length
 
-    params = widen(params)
-    start, _ = unit(noise.normal_like(key, params))
+    wide = widen(moving)
+    start, _ = unit(noise.normal_like(key, wide))
     iterate = lambda _, carry: unit(multiply(carry[0]))
     return jax.lax.fori_loop(0, int(num_iterations), iterate, (start, jnp.zeros_like(optax.tree.norm(start))))[1]
 
@@ -84,7 +86,7 @@ def suggest_step_size(
         "adaptive_underdamped" (its law without the adaptive bias), "mala", "hmc" or "proximal".
       key: of the power iteration in `largest_curvature`.
       potential: U.
-      params: where the curvature is measured, best near the mode.
+      params: where the curvature is measured, best near the mode; as in `sample`, also a model of Equinox.
       friction: γ > 0 of the underdamped samplers.
       inverse_temperature: β > 0.
       num_iterations: of the power iteration.
@@ -96,9 +98,10 @@ def suggest_step_size(
       >>> round(float(samplers.suggest_step_size("langevin", jax.random.key(0), potential, jnp.zeros(3))), 4)
       0.01
     """
+    check_kind("sampler", sampler, str, "the name of a sampler, such as 'langevin'")
     check_choice("sampler", sampler, _STEPS)
     check_positive("friction", friction)
     check_positive("inverse_temperature", inverse_temperature)
     curvature = largest_curvature(key, potential, params, num_iterations=num_iterations)
-    num_params = sum(leaf.size for leaf in jax.tree.leaves(params))
+    num_params = sum(leaf.size for leaf in jax.tree.leaves(split_params(params)[0]))
     return _STEPS[sampler](curvature, jnp.asarray(friction), jnp.asarray(inverse_temperature), num_params)

@@ -66,6 +66,16 @@ class Group:
     def _frames(self, seen: Any) -> np.ndarray:
         return np.asarray(seen, self._environment.frame_dtype).reshape(self._num_lanes, *self._environment.frame_shape)
 
+    def _check(self, what: str, numbers: Any) -> None:
+        """Stops a run before numbers that are not finite enter its replay, where they would spoil all of it."""
+        numbers = np.asarray(numbers)
+        if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+            value = numbers[~np.isfinite(numbers)].flat[0]
+            raise ValueError(
+                f"env {self._environment.name!r} returned the {what} {value} in step {self._num_steps} of training; "
+                f"every {what} must be finite"
+            )
+
     def send(self, actions: ArrayLike) -> None:
         """Steps the environments as soon as the actions are computed; returns at once."""
         self._answer = self._thread.submit(self._step, actions)
@@ -85,10 +95,13 @@ class Group:
             return self._first
         actions, (seen, rewards, terminated, truncated, _) = self._answer.result()
         self._num_steps += 1
+        frames = self._frames(seen)
+        self._check("reward", rewards)
+        self._check("observation", frames)
         # An environment resets itself in the step after its end, so the frame of that step begins an episode.
         is_first, is_reset = self._ended, self._stagger == self._num_steps
         if self._environment.reset_lanes is not None and is_reset.any():
-            seen = self._environment.reset_lanes(self._env, is_reset)
+            frames = self._frames(self._environment.reset_lanes(self._env, is_reset))
             is_first, terminated, truncated = is_first | is_reset, terminated & ~is_reset, truncated & ~is_reset
             rewards, self._returns[is_reset] = np.where(is_reset, 0, rewards), 0
         self._ended = terminated | truncated
@@ -103,7 +116,7 @@ class Group:
         )
         self._returns[self._ended] = 0
         reward = np.asarray(rewards, np.float32)
-        return Arrival(self._frames(seen), is_first, actions.astype(np.int32), reward, np.asarray(terminated))
+        return Arrival(frames, is_first, actions.astype(np.int32), reward, np.asarray(terminated))
 
     def close(self) -> None:
         """Closes the environments."""

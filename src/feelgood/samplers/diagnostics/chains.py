@@ -80,8 +80,8 @@ def split_rhat(draws: Any) -> Any:
 
 
 def _of_each(statistic: Callable[[Array], Array], name: str, draws: Any, leading: int) -> Any:
-    """The statistic of each array of a pytree; a list of numbers is an array."""
-    one = lambda leaf: statistic(_as_draws(name, leaf, leading))
+    """The statistic of each array of a pytree; a list of numbers is an array, functions and words stay as they are."""
+    one = lambda leaf: leaf if callable(leaf) or isinstance(leaf, str) else statistic(_as_draws(name, leaf, leading))
     is_array = lambda x: isinstance(x, list) and not any(hasattr(leaf, "shape") for leaf in jax.tree.leaves(x))
     return jax.tree.map(one, draws, is_leaf=is_array)
 
@@ -103,7 +103,9 @@ def _as_draws(name: str, x: Any, leading: int) -> Array:
     x = jnp.asarray(x)
     axes = ("chains", "steps")[-leading:]
     if x.ndim < leading or x.shape[leading - 1] < 4 or x.size == 0:
-        raise ValueError(f"{name} must have shape ({', '.join(axes)}, ...) with at least 4 steps, got shape {x.shape}")
+        hint = "; a single chain needs an axis in front, as in draws[None]" if leading == 2 else ""
+        wanted = f"shape ({', '.join(axes)}, ...) with at least 4 steps"
+        raise ValueError(f"{name} must have {wanted}, got shape {x.shape}{hint}")
     return x.astype(jnp.result_type(x, float))
 
 

@@ -1,4 +1,4 @@
-"""FG-ULMCDQN on a Gymnasium environment of your own; the policy is kept, loaded again and put to use."""
+"""The default agent on a Gymnasium environment of your own; the policy is kept, loaded again and put to use."""
 
 import gymnasium
 import numpy as np
@@ -20,9 +20,9 @@ class Corridor(gymnasium.Env):
         return self.place, -1.0, self.place == LENGTH, False, {}
 
 
-def main(num_steps: int = 2000, folder: str = "runs/corridor"):
+def main(num_steps: int = 1000, folder: str = "runs/corridor"):
     gymnasium.register("Corridor-v0", Corridor, max_episode_steps=12)
-    feelgood.train("fg_ulmcdqn", "Corridor-v0", num_steps=num_steps, learning_starts=200).save(folder)
+    feelgood.train("ensemble_dqn", "Corridor-v0", num_steps=num_steps).save(folder)
     policy = feelgood.load_policy(folder)
     print("it goes", ["left", "right"][int(policy(np.eye(LENGTH + 1)[0]))], "and earns", policy.evaluate(5))
     return policy

@@ -81,6 +81,8 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
     choices = tuple(choices)
     if value in choices:
         return
-    nearest = get_close_matches(str(value), choices, n=1, cutoff=0.5)
+    text = str(value)
+    nearest = [choice for choice in choices if text and choice.startswith(text)]
+    nearest = nearest or get_close_matches(text, choices, n=1, cutoff=0.5)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}{hint}")

@@ -123,3 +123,33 @@ def test_probabilities_are_those_of_two_independent_gaussian_arms():
 def test_bad_input_gives_one_sentence(call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call(bandits.linear())
+
+
+@pytest.mark.parametrize(
+    ("round_", "message"),
+    [
+        (lambda now: now.rewards, "round of a bandit must return a Round"),
+        (lambda now: now._replace(means=now.means[:2]), r"means of a Round must have shape \(3,\).*got \(2,\)"),
+        (lambda now: now._replace(rewards=now.rewards[:, None]), r"rewards of a Round must have shape \(3,\)"),
+        (
+            lambda now: now._replace(context=Context(now.context.features[0])),
+            r"features of a Context must have shape \(3, 2\) or \(1, 2\), got \(2,\)",
+        ),
+    ],
+)
+def test_a_round_of_the_wrong_shape_is_explained(round_, message):
+    bandit = bandits.linear(num_arms=3, num_features=2)
+    broken = bandit._replace(round=lambda key, instance, t: round_(bandit.round(key, instance, t)))
+    with pytest.raises(ValueError, match=message):
+        bandits.simulate(jax.random.key(0), broken, counting(3), 5)
+
+
+def test_an_algorithm_that_returns_no_state_is_explained():
+    forgetful = counting(7)._replace(choose=lambda key, state, context: state % 7)
+    with pytest.raises(ValueError, match=r"choose of an algorithm must return \(action, state\)"):
+        bandits.simulate(jax.random.key(0), bandits.linear(num_arms=7), forgetful, 5)
+
+
+def test_cumulative_regret_is_the_sum_so_far():
+    curve = bandits.simulate(jax.random.key(0), bandits.linear(num_arms=7), counting(7), 6)
+    np.testing.assert_allclose(curve.cumulative_regret, np.cumsum(curve.regret), rtol=1e-6)

@@ -34,6 +34,7 @@ def test_a_skeleton_and_its_test_work(kind, tmp_path, capsys, monkeypatch):
     ("words", "message"),
     [
         (["agnet", "mine"], "did you mean 'agent'?"),
+        (["env", "mine"], "did you mean 'environment'?"),
         (
             ["agent", "My-Agent"],
             "name must be a module's name of small letters, digits and underscores, got 'My-Agent'",

@@ -18,6 +18,8 @@ class Options:
     rate: float = 0.1
     preset: Literal["quick", "paper"] = "quick"
     names: tuple[str, ...] = ()
+    num_steps: int | None = None
+    environment: str = "nchain-25"
 
     def __post_init__(self):
         if self.rate > 1:
@@ -39,7 +41,9 @@ def parse(*arguments):
         (["--preset", "slow"], "invalid choice 'slow' for argument '--preset'. Expected one of ('quick', 'paper')"),
         (["--num-seed", "3"], "unrecognized options: --num-seed, 3; did you mean --num-seeds?"),
         (["--everything"], "unrecognized options: --everything"),
-        (["stray"], "unrecognized options: stray"),
+        (["--num-steps", "1e20"], "--num-steps must be a whole number, got '1e20'"),
+        (["--env", "CartPole-v1"], "unrecognized options: --env, CartPole-v1; did you mean --environment?"),
+        (["CartPole-v1"], "unrecognized options: CartPole-v1; did you mean --environment CartPole-v1?"),
         (["--rate"], "missing value for argument '--rate'. Expected 1 values"),
     ],
 )

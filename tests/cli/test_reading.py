@@ -86,7 +86,7 @@ def test_plot_refuses_in_a_sentence(capsys, studies, arguments, message):
 def test_compare_prints_a_table_a_sentence_and_its_weaknesses(capsys, studies):
     out = printed(capsys, "compare", f"{studies['atari']}:iqn", f"{studies['atari']}:fg_ulmcdqn")
     lines = out.splitlines()
-    assert lines[3].split() == [
+    assert lines[4].split() == [
         "task",
         "runs",
         "A",
@@ -101,10 +101,10 @@ def test_compare_prints_a_table_a_sentence_and_its_weaknesses(capsys, studies):
         "95%",
         "interval",
     ]
-    assert [line.split()[0] for line in lines[4:7]] == ["Alien", "Pong", "all"]
-    assert len({len(line) for line in lines[3:7]}) == 1  # columns are aligned
-    assert lines[8].startswith("Of 2 tasks, fg_ulmcdqn is better on 2")
-    assert lines[9] == "Note: with 3 runs a task an interval is narrower than it should be."
+    assert [line.split()[0] for line in lines[5:8]] == ["Alien", "Pong", "all"]
+    assert len({len(line) for line in lines[4:8]}) == 1  # columns are aligned
+    assert lines[9].startswith("Of 2 tasks, fg_ulmcdqn is better on 2")
+    assert lines[10] == "Note: with 3 runs a task an interval is narrower than it should be."
 
 
 def test_compare_speaks_json(capsys, studies):
@@ -118,7 +118,7 @@ def test_compare_speaks_json(capsys, studies):
 
 def test_compare_names_the_agents_of_two_folders(capsys, studies):
     out = printed(capsys, "compare", studies["atari"], studies["atari"])
-    assert [line.split()[0] for line in out.splitlines()[4:10]] == ["iqn"] * 3 + ["fg_ulmcdqn"] * 3
+    assert [line.split()[0] for line in out.splitlines()[5:11]] == ["iqn"] * 3 + ["fg_ulmcdqn"] * 3
 
 
 def test_report_writes_one_page(capsys, studies, tmp_path):

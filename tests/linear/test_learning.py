@@ -150,3 +150,21 @@ def test_a_bad_length_is_named_and_a_learner_can_object():
 def test_values_that_are_no_numbers_have_a_regret_that_is_none():
     values = jnp.zeros((3, 4, 3)).at[1, 2, 0].set(jnp.nan)
     assert jnp.isnan(learning.learn(jax.random.key(0), MDP, constant_learner(values), 3).regret).all()
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (lambda state, values: values, "plan of a learner must return a linear.Plan"),
+        (lambda state, values: learning.Plan(state, values[0]), r"values .* must have shape \(3, 4, 3\).*got \(4, 3\)"),
+        (lambda state, values: learning.Plan((state, 1), values), "state of a learner's plan must have the structure"),
+    ],
+)
+def test_a_plan_of_the_wrong_form_is_explained(plan, message):
+    learner = learning.Learner(lambda: jnp.zeros(()), lambda key, state, *_: plan(state, jnp.zeros((3, 4, 3))))
+    with pytest.raises(ValueError, match=message):
+        learning.learn(jax.random.key(0), MDP, learner, 5)
+
+
+def test_cumulative_regret_is_the_sum_so_far():
+    np.testing.assert_allclose(CURVE.cumulative_regret[9], np.sum(CURVE.regret[:10], dtype=np.float64), rtol=1e-5)

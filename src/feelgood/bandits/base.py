@@ -116,6 +116,11 @@ class Curve(NamedTuple):
     action: Array
     facts: Any = ()
 
+    @property
+    def cumulative_regret(self) -> Array:
+        """The sum of regrets up to each round: the column `regret` of a study's tables."""
+        return jnp.cumsum(self.regret, -1)
+
 
 def best_arm(scores: Array, context: Context) -> Array:
     """The available arm with the largest score."""
@@ -164,7 +169,11 @@ def simulate(
     def act(key: PRNGKey, state: Any, t: Array):
         key_round, key_choose = jax.random.split(key)
         now = bandit.round(key_round, instance, t)
-        action, state = algorithm.choose(key_choose, state, now.context)
+        _check_round(now, bandit.model)
+        chosen = algorithm.choose(key_choose, state, now.context)
+        if not isinstance(chosen, tuple) or len(chosen) != 2:
+            raise ValueError(f"choose of an algorithm must return (action, state), got {chosen!r}")
+        action, state = chosen
         best = now.means if now.context.available is None else jnp.where(now.context.available, now.means, -jnp.inf)
         curve = Curve(jnp.max(best) - now.means[action], now.rewards[action], action, record(state))
         return state, now.context, curve
@@ -201,6 +210,18 @@ def simulate(
     inputs = jax.random.split(key_rounds, num_steps), jnp.arange(num_steps)
     curve = jax.lax.scan(step, (state, waiting), inputs)[1]
     return curve if batch_size == 1 else jax.tree.map(lambda leaf: leaf.reshape(num_rounds, *leaf.shape[2:]), curve)
+
+
+def _check_round(found: Any, model: Model) -> None:
+    """Requires a round in the shapes of the model; an arm too many would read the last arm's reward."""
+    if not isinstance(found, Round):
+        raise ValueError(f"round of a bandit must return a Round, got {type(found).__name__}")
+    for name in ("means", "rewards"):
+        if (shape := jnp.shape(getattr(found, name))) != (model.num_arms,):
+            raise ValueError(f"{name} of a Round must have shape ({model.num_arms},), one for each arm, got {shape}")
+    shape, k = jnp.shape(found.context.features), model.num_features
+    if shape not in ((model.num_arms, k), (1, k)):
+        raise ValueError(f"features of a Context must have shape ({model.num_arms}, {k}) or (1, {k}), got {shape}")
 
 
 def _pass_on(waiting, new, t: Array, delay: int):

@@ -61,6 +61,8 @@ def parse_options(kind: Any, arguments: Sequence[str], command: str, example: st
     return parsed
 
 
+# Of an option that may be left out, tyro tries both types and reports both.
+_NO_OPTIONAL = re.compile(r"(--\S+): no type matching \{None\}\|(?:(INT)|(FLOAT)) .*? from \['(.*?)'\]")
 _NO_NUMBER = re.compile(r"(--\S+): (?:invalid literal for (int)\(\)|could not convert string to (float)).*?: (.*)")
 
 
@@ -70,10 +72,16 @@ def _sentence(box: str, options: Sequence[str]) -> str:
     title, *body = [line for line in lines if line] or [box]
     parts = [list(part) for is_said, part in itertools.groupby(body, lambda line: bool(line.strip("─-"))) if is_said]
     sentence = " ".join(parts[0]) if parts else title.strip("─- ")
-    if found := _NO_NUMBER.search(sentence):
+    if found := _NO_OPTIONAL.search(sentence) or _NO_NUMBER.search(sentence):
         option, whole, _, value = found.groups()
-        return f"{option} must be a {'whole ' if whole else ''}number, got {value}"
+        quoted = value if value.startswith("'") else repr(value)
+        return f"{option} must be a {'whole ' if whole else ''}number, got {quoted}"
     sentence = sentence[:1].lower() + sentence[1:].rstrip(".")
-    unknown = re.match(r"unrecognized options: (--[^\s,]+)", sentence)
-    near = difflib.get_close_matches(unknown[1], options, 1) if unknown else []
+    unknown = re.match(r"unrecognized options: ([^\s,]+)", sentence)
+    if unknown is None:
+        return sentence
+    near = [option for option in options if option.startswith(unknown[1])]
+    near = near or difflib.get_close_matches(unknown[1], options, 1)
+    if not unknown[1].startswith("-"):  # a value without its option; most often the environment
+        near = [f"{option} {unknown[1]}" for option in options if option in ("--env", "--environment")]
     return f"{sentence}; did you mean {near[0]}?" if near else sentence

@@ -73,6 +73,11 @@ class Curve(NamedTuple):
     optimism: Array
     facts: Any
 
+    @property
+    def cumulative_regret(self) -> Array:
+        """The sum of regrets up to each episode: the column `regret` of a study's tables."""
+        return jnp.cumsum(self.regret, -1)
+
 
 def no_data(features: Array, horizon: int) -> Data:
     """Data before the first episode."""
@@ -182,6 +187,7 @@ def learn(key: PRNGKey, mdp: LinearMDP, learner: Learner, num_episodes: int, sta
         key_start, key_plan, key_steps = jax.random.split(key, 3)
         first = start(key_start, gaps)
         plan = learner.plan(key_plan, state, data, first)
+        _check_plan(plan, state, (mdp.horizon, mdp.num_states, mdp.num_actions))
         policy = greedy(plan.values)
         gaps = best - policy_values(written, policy)[0]
 
@@ -202,3 +208,17 @@ def learn(key: PRNGKey, mdp: LinearMDP, learner: Learner, num_episodes: int, sta
 
     carry = (no_data(mdp.features, mdp.horizon), learner.init(), best)
     return jax.lax.scan(episode, carry, jax.random.split(key, num_episodes))[1]
+
+
+def _check_plan(plan: Any, state: Any, shape: tuple[int, int, int]) -> None:
+    """Requires action values for every stage, state and action, and a state like the one before."""
+    if not isinstance(plan, Plan):
+        raise ValueError(f"plan of a learner must return a linear.Plan, got {type(plan).__name__}")
+    if jnp.shape(plan.values) != shape:
+        raise ValueError(
+            f"values of a learner's plan must have shape {shape}, for stages, states and actions, "
+            f"got {jnp.shape(plan.values)}"
+        )
+    before, after = jax.tree.structure(state), jax.tree.structure(plan.state)
+    if before != after:
+        raise ValueError(f"state of a learner's plan must have the structure of init, {before}, got {after}")

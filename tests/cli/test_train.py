@@ -241,6 +241,12 @@ def test_every_policy_of_a_run_is_evaluated_and_recorded(stopped_and_continued, 
     assert "holds no policy" in capsys.readouterr().err
 
 
+def test_several_agents_are_restored_and_their_command_can_be_given_again():
+    options = train.TrainOptions(env="CartPole-v1", agents=("dqn", "iqn"))
+    assert restored(train.TrainOptions, json.loads(json.dumps(dataclasses.asdict(options), default=str))) == options
+    assert store.as_command("train", options) == "feelgood run train --env CartPole-v1 --agents dqn iqn"
+
+
 @pytest.mark.parametrize(("env", "trust"), [("module:Name-v0", True), ("CartPole-v1", False), ("atari:pong", False)])
 def test_the_next_commands_import_the_module_of_an_environment(env, trust, tmp_path):
     curve = pd.DataFrame({"environment": [env], "agent": "dqn", "seed": 0, "step": 8, "return": 1.0})

@@ -135,6 +135,8 @@ def test_the_table_of_scores_and_the_cards_hold_the_best_of_every_task(studies):
     assert cards[0][4].startswith("next: LSVI-ASE, ULMC, ")
     noisy = tables["curves"].assign(regret=lambda t: t["regret"] + 30 * t["seed"])
     assert all(card[4].startswith("intervals overlap: ") for card in best({"curves": noisy}))
+    alone = noisy[noisy["seed"] == noisy["seed"].min()]  # one run has no interval
+    assert all(card[4].startswith("next: ") for card in best({"curves": alone}))
     table = scores_table(tables).html
     assert table.count('class="top"') == 4
     assert re.search(r"<td>LSVI-UCB</td><td class=\"top\"", table)

@@ -83,7 +83,7 @@ class TrainOptions:
         for name in ("envs", "agents"):
             if len({*getattr(self, name)}) < len(getattr(self, name)):
                 raise ValueError(f"{name} must be different, got {' '.join(getattr(self, name))}")
-        if self.agent == "auto" and self.env:
+        if self.agent == "auto" and self.env and not self.agents:
             object.__setattr__(self, "agent", _agent("auto", self.env))
         for name in ("num_steps", "num_envs"):
             if getattr(self, name) is not None:

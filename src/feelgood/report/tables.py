@@ -127,5 +127,5 @@ def _runner_up(
         return ""
     agent = rest[0][1]
     mean, half = scores[agent][task]
-    apart = abs(top[0] - mean) > top[1] + half  # False where an interval is unknown
-    return f"{'next' if apart else 'intervals overlap'}: {label(agent)}, {_number(mean)}"
+    overlap = abs(top[0] - mean) <= top[1] + half  # False where a single run has no interval
+    return f"{'intervals overlap' if overlap else 'next'}: {label(agent)}, {_number(mean)}"

@@ -53,8 +53,8 @@ def evaluate(arguments: Sequence[str]) -> None:
     for (agent, env), means in _grouped(found).items():
         if len(means) > 1 and not chosen.json:
             middle = sum(means) / len(means)
-            ends = f"({_number(min(means))} to {_number(max(means))})"
-            print(f"{agent} in {env}: {_number(middle)} over {len(means)} policies {ends}")
+            span = f"({_number(min(means))} to {_number(max(means))})"
+            print(f"{agent} in {env}: {_number(middle)} over {len(means)} policies {span}")
 
 
 def _grouped(found: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[float]]:

@@ -1,7 +1,6 @@
 """The rules that an environment must keep to be trained on."""
 
 import math
-import numbers
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -86,7 +85,9 @@ def random_return(environment: Environment, num_episodes: int = 10, seed: int = 
     Raises:
       ValueError: if a reward or an observation is not finite, or an episode is longer than `max_episode_steps`.
     """
-    spec = environment.spec
+    spec, limit = environment.spec, environment.spec.max_episode_steps
+    if limit is None:
+        raise ValueError(f"max_episode_steps of env {spec.name!r} must be a number for training, got None")
 
     def see(observation: Array) -> Array:
         return jnp.all(jnp.isfinite(observation))
@@ -103,7 +104,7 @@ def random_return(environment: Environment, num_episodes: int = 10, seed: int = 
         key_reset, key_steps = jax.random.split(key)
         state, observation = environment.reset(key_reset)
         start = _Walk(state, jnp.zeros(()), jnp.zeros((), bool), see(observation))
-        return jax.lax.scan(step, start, jax.random.split(key_steps, spec.max_episode_steps))[0]
+        return jax.lax.scan(step, start, jax.random.split(key_steps, limit))[0]
 
     walks = jax.jit(jax.vmap(episode))(jax.random.split(jax.random.key(seed), num_episodes))
     if not walks.is_finite.all():
@@ -111,7 +112,7 @@ def random_return(environment: Environment, num_episodes: int = 10, seed: int = 
     if not walks.is_over.all():
         raise ValueError(
             f"env {spec.name!r} cannot be trained on: an episode had not ended after max_episode_steps = "
-            f"{spec.max_episode_steps} steps; terminated or truncated must be True by then"
+            f"{limit} steps; terminated or truncated must be True by then"
         )
     return float(walks.return_.mean())
 
@@ -202,7 +203,7 @@ def _observe(env: Any, observation: Any, where: str, strict: bool = True) -> Non
 def _is_flattenable(space: Any, observation: Any) -> bool:
     """Whether an observation becomes a vector of the right size, as in training."""
     try:
-        flat = gymnasium.spaces.flatten(space, observation)
+        flat: Any = gymnasium.spaces.flatten(space, observation)
         return np.shape(flat) == gymnasium.spaces.flatten_space(space).shape
     except Exception:  # whatever an observation of another kind leads to
         return False
@@ -234,10 +235,9 @@ def _play(env: Any, num_steps: int, seed: int, strict: bool = True) -> int:
         observation, reward, terminated, truncated, info = answer
         where = f"step {i + 1}"
         _observe(env, observation, where, strict)
-        is_number = isinstance(reward, numbers.Real | np.number) or np.asarray(reward).dtype.kind in "biuf"
-        _demand(
-            is_number and np.ndim(reward) == 0 and math.isfinite(float(reward)), f"{where} returned the reward {reward!r}, not a finite number"
-        )
+        is_number = np.ndim(reward) == 0 and np.asarray(reward).dtype.kind in "biuf"
+        wrong = f"{where} returned the reward {reward!r}, not a finite number"
+        _demand(is_number and math.isfinite(float(reward)), wrong)
         for name, end in (("terminated", terminated), ("truncated", truncated)):
             is_flag = isinstance(end, bool | np.bool_) or (not strict and np.shape(end) == ())
             _demand(is_flag, f"{where} returned {name} = {end!r}, not True or False")

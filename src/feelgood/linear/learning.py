@@ -219,6 +219,6 @@ def _check_plan(plan: Any, state: Any, shape: tuple[int, int, int]) -> None:
             f"values of a learner's plan must have shape {shape}, for stages, states and actions, "
             f"got {jnp.shape(plan.values)}"
         )
-    before, after = jax.tree.structure(state), jax.tree.structure(plan.state)
+    before, after = str(jax.tree.structure(state)), str(jax.tree.structure(plan.state))
     if before != after:
         raise ValueError(f"state of a learner's plan must have the structure of init, {before}, got {after}")

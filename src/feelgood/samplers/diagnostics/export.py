@@ -28,7 +28,8 @@ def to_arviz(draws: Any) -> Any:
         name = jax.tree_util.keystr(path, simple=True, separator=".") or "params"
         if leaf.ndim < 2:
             raise ValueError(
-                f"{name} must have shape (chains, steps, ...), got shape {leaf.shape}; a single chain needs an axis in front, as in leaf[None]"
+                f"{name} must have shape (chains, steps, ...), got shape {leaf.shape}; "
+                "a single chain needs an axis in front, as in leaf[None]"
             )
         posterior[name] = np.asarray(leaf, np.promote_types(leaf.dtype, np.float32))
     try:

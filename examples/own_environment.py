@@ -21,9 +21,9 @@ def step(key, state, action):
     return (place, time), Step(jax.nn.one_hot(place, LENGTH + 1), jnp.float32(-1), out, ~out & (time == LIMIT))
 
 
-def main(num_steps: int = 600, seeds=(0, 1, 2)):
+def main(num_steps: int = 400, seeds=(0, 1)):
     corridor = Environment(reset, step, Spec((LENGTH + 1,), np.dtype(np.float32), 2, LIMIT, name="corridor"))
-    result = feelgood.train("ensemble_dqn", corridor, num_steps=num_steps, seeds=seeds, evaluation_period=200)
+    result = feelgood.train("ensemble_dqn", corridor, num_steps=num_steps, seeds=seeds, evaluation_period=100)
     print(result.curve[["seed", "step", "return"]].to_string(index=False))
     return result
 

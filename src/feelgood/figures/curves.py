@@ -33,8 +33,9 @@ def learning_curves(curves: pd.DataFrame) -> Chart:
     table = curves.assign(_task=columns.task_names(curves))
     if "length" in columns.tasks:
         table = table.sort_values("length", kind="stable")
-    elif "constants" in columns.tasks:  # tuned before theory
-        table = table.sort_values("constants", kind="stable", ascending=False)
+    has_theory = "constants" in columns.tasks and set(table["constants"]) == {"tuned", "theory"}
+    if has_theory:  # hardly anything is learned with the constants of a theory, so all of its curves would coincide
+        table = table[table["constants"] == "tuned"]
     looks = colours_of(unique(curves[columns.agent]))
     chain = "length" in columns.tasks and columns.score == "return"
     make = partial(mean_series, x=columns.time, y=columns.score)
@@ -55,6 +56,7 @@ def learning_curves(curves: pd.DataFrame) -> Chart:
     note = (
         f"Mean over {seeds} seeds with its 95% bootstrap interval." if seeds > 1 else "One seed, without an interval."
     )
+    note += " Tuned constants; the table has the regret with those of the theories." if has_theory else ""
     note += _lost(curves, "count until then")
     title = "Regret" if columns.lower_is_better else "Learning curves"
     return Chart("curves", title, note, "curves", strongest(panels, lowest=columns.lower_is_better))

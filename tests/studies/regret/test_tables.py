@@ -92,6 +92,13 @@ def errors():
     return pd.DataFrame(rows)
 
 
+def test_curves_with_the_constants_of_theories_are_drawn_only_where_there_are_no_others():
+    titles = lambda table: [panel.title for panel in make_chart("curves", {"curves": table}).panels]
+    table = curves()
+    assert titles(table) == ["lock, tuned", "simplex, tuned"]
+    assert titles(table[table["constants"] == "theory"]) == ["lock, theory", "simplex, theory"]
+
+
 def test_the_cost_of_sampling_is_weighted_and_summed():
     totals = regret.sampling_regret(errors()).set_index("steps")
     assert totals.loc[1, "sampling"] == pytest.approx(6 * 0.3)

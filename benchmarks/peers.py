@@ -1,15 +1,19 @@
-"""feelgood next to the packages that one could use instead: one Markdown table.
+"""feelgood next to the packages that one could use instead: a table, a CSV file and a figure from one command.
 
-    python benchmarks/peers.py [--quick] [--peers blackjax optax] [--output FILE] [--environments DIR]
+    python benchmarks/peers.py [--quick] [--peers blackjax optax] [--output DIR]
+        [--environments DIR] [--draw DIR]
 
 Every package runs in a process of its own, `benchmarks/peers_worker.py`: feelgood with this Python, each peer in a
 virtual environment that is made on first use, with pinned versions. All have one core. Repeats are interleaved; a cell
-is the median with the range in brackets. Seconds are CPU seconds of the process, so other load on the machine counts
-little. Compilation is excluded and has a column of its own. A ratio above 1 means that feelgood is better.
+is the median with the range in brackets, and a ratio is the median of the ratios of the repeats, above 1 if feelgood is
+better. Seconds are CPU seconds of the process, so other load on the machine counts little. Compilation is excluded and
+has a column of its own in the CSV file, which holds every repeat. `--draw` measures nothing: it prints the table and
+draws the figure of an earlier run.
 """
 
 import argparse
 import csv
+import itertools
 import json
 import math
 import os
@@ -18,160 +22,30 @@ import subprocess
 import sys
 import tempfile
 import venv
-from dataclasses import dataclass
 from pathlib import Path
 
+from peers_tasks.rows import ROWS, Row
+
 WORKER = Path(__file__).with_name("peers_worker.py")
-COLUMNS = ("task", "unit", "feelgood", "peer", "peer's result", "ratio", "compile s", "what differs")
-# Runs of minutes, which the rows that report them share.
-SHARED = ("dqn",)
+COMMAND = "`python benchmarks/peers.py`"
+COLUMNS = ("section", "task", "size", "unit", "lower_is_better", "peer", "function", "repeat", "feelgood", "theirs")
+COLUMNS += ("own_compile", "their_compile", "hardware", "note")
+GROWING = {"runs": "runs that train together", "chains": "chains that sample together"}
 JAX = ("jax==0.10.2", "jaxlib==0.10.2", "numpy==2.4.6")
 PEERS = {
     "blackjax": ("blackjax==1.7.1", "optax==0.2.8", *JAX),
     "optax": ("optax==0.2.8", *JAX),
     # On x86-64 Linux, the default wheel of torch brings CUDA, some gigabytes.
+    "posteriors": ("posteriors==0.1.3", "torch==2.13.0", "numpy==2.4.6"),
     "stable-baselines3": ("stable-baselines3==2.9.2", "torch==2.13.0", "gymnasium==1.4.0"),
+    # The packages that CleanRL's and PureJaxRL's scripts import; the scripts themselves are in none.
+    "cleanrl": ("gymnasium==1.4.0", "flax==0.12.8", "optax==0.2.8", *JAX),
+    "purejaxrl": ("flashbax==0.1.3", "gymnax==0.0.9", "flax==0.12.8", "optax==0.2.8", "six==1.17.0", *JAX),
     "rejax": ("rejax==0.1.3", "gymnax==0.0.9", "flax==0.12.8", "optax==0.2.8", *JAX),
+    # Not its extra `baselines_jax`, which asks for a backport of dataclasses.
+    "bsuite": ("bsuite==0.3.6", "dm-haiku==0.0.17", "rlax==0.1.9", "dm-tree==0.1.10", "optax==0.2.8", *JAX),
     "numpy": ("numpy==2.4.6",),
 }
-
-
-@dataclass(frozen=True)
-class Row:
-    """One comparison.
-
-    Attributes:
-      title: the task in words.
-      peer: the package.
-      task: name of the task in the worker.
-      unit: of the value.
-      function: the peer's function.
-      lower_is_better: whether a smaller value is better.
-      note: differences between the two.
-      repeats: full and quick; with 0 the row is left out.
-      field: name of the value in the worker's answer.
-      own_task: feelgood's name of the task if it differs.
-    """
-
-    title: str
-    peer: str
-    task: str
-    unit: str
-    function: str
-    lower_is_better: bool = False
-    note: str = ""
-    repeats: tuple[int, int] = (9, 3)
-    field: str = "value"
-    own_task: str = ""
-
-
-_NS = "ns per parameter and step"
-_QUADRATIC = "quadratic, 64 chains of 4,000"
-_REGRESSION = "logistic regression, 1,000 × 25"
-_ESS = "effective samples per second"
-_JITTER = "feelgood without jitter"
-_SB3 = "stable-baselines3"
-_UNTIL = "seconds until a mean return of 475"
-_STEPS = "environment steps per second"
-_SETTINGS = "each package's published settings; feelgood's environment is inside XLA"
-ROWS = (
-    Row(f"`langevin`, {_QUADRATIC}", "blackjax", "langevin", _NS, "sgld", True),
-    Row(
-        f"`langevin`, {_QUADRATIC}",
-        "optax",
-        "langevin",
-        _NS,
-        "noisy_sgd",
-        True,
-        "noise of noisy_sgd decays with the steps",
-    ),
-    Row(
-        f"`underdamped`, {_QUADRATIC}",
-        "blackjax",
-        "underdamped",
-        _NS,
-        "sghmc",
-        True,
-        "other discretisation, also one gradient and one normal a step",
-    ),
-    Row(
-        f"`mala`, {_QUADRATIC}",
-        "blackjax",
-        "mala",
-        _NS,
-        "mala",
-        True,
-    ),
-    Row(f"`hmc`, 3 leapfrog steps, {_QUADRATIC}", "blackjax", "hmc", _NS, "hmc", True, _JITTER),
-    Row(
-        f"`mala`, {_REGRESSION}",
-        "blackjax",
-        "mala regression",
-        _ESS,
-        "mala",
-        False,
-    ),
-    Row(
-        f"`hmc`, 3 leapfrog steps, {_REGRESSION}",
-        "blackjax",
-        "hmc regression",
-        _ESS,
-        "hmc",
-        False,
-        _JITTER,
-    ),
-    Row("`dqn`, CartPole", _SB3, "dqn", _STEPS, "DQN", False, _SETTINGS, (1, 1), "rate"),
-    Row("`dqn`, CartPole", _SB3, "dqn", _UNTIL, "DQN", True, _SETTINGS, (1, 0)),
-    Row(
-        "`ensemble_dqn`, CartPole",
-        _SB3,
-        "dqn",
-        _UNTIL,
-        "DQN",
-        True,
-        f"20 networks against one; {_SETTINGS}",
-        (1, 0),
-        own_task="ensemble_dqn",
-    ),
-    Row(
-        "`dqn`, CartPole, 20 seeds together, first 10,000 steps of each",
-        _SB3,
-        "dqn",
-        _STEPS,
-        "DQN",
-        False,
-        f"20 seeds against one; {_SETTINGS}",
-        (1, 0),
-        "rate",
-        "dqn, 20 seeds",
-    ),
-    *(
-        Row(
-            f"`dqn`, CartPole inside XLA, batch 64, replay of {capacity:,}",
-            "rejax",
-            f"updates {capacity}",
-            "updates per second, one environment step each",
-            "DQN",
-            False,
-            "feelgood's figure includes an evaluation episode",
-            (5, 1),
-        )
-        for capacity in (2_000, 50_000)
-    ),
-    *(
-        Row(
-            f"`lsvi_ucb`, {num_episodes:,} episodes, d = 10, H = 10",
-            "numpy",
-            f"lsvi_ucb {num_episodes}",
-            "episodes per second",
-            "loop in the benchmark",
-            False,
-            "the loop regresses on all past transitions; feelgood keeps sums, and also computes the exact regret",
-            repeats,
-        )
-        for num_episodes, repeats in ((100, (5, 3)), (3_000, (3, 1)))
-    ),
-)
 
 
 class Skipped(Exception):
@@ -184,7 +58,7 @@ def environment(name: str, folder: Path) -> Path:
     python, stamp = home / "bin" / "python", home / "pins.txt"
     if stamp.exists() and stamp.read_text() == pins and python.exists():
         return python
-    print(f"installing {name} into {home}", file=sys.stderr, flush=True)
+    log(f"installing {name} into {home}")
     venv.create(home, with_pip=True, clear=True)
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *PEERS[name]]
     done = subprocess.run(pip, capture_output=True, text=True)
@@ -200,14 +74,18 @@ def skip_sentence(name: str, error: str) -> str:
     return f"{name} was skipped because it did not install: {lines[-1] if lines else 'no message'}"
 
 
+def log(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 class Worker:
     """A process of one package that answers requests."""
 
-    def __init__(self, package: str, python: str | Path):
+    def __init__(self, package: str, python: str | Path, num_cores: int = 1):
         self.package, self.answers = package, {}
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (a full pipe would stop the worker)
         self.process = subprocess.Popen(
-            [str(python), str(WORKER), package],
+            [str(python), str(WORKER), package, str(num_cores)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
@@ -216,7 +94,7 @@ class Worker:
 
     def ask(self, task: str, repeat: int, quick: bool) -> dict:
         """Runs a task once, or returns the answer of a run that rows share. Raises Skipped if the process ends."""
-        if task not in SHARED:
+        if not task.startswith("CartPole"):  # only these run for minutes
             return self._run(task, repeat, quick)
         if (task, repeat) not in self.answers:
             self.answers[task, repeat] = self._run(task, repeat, quick)
@@ -258,18 +136,21 @@ def value_of(answer: dict, field: str = "value") -> float:
     return float(np.min(diagnostics.effective_sample_size(draws))) / answer["seconds"]
 
 
-def measure(row: Row, own: Worker, peer: Worker, quick: bool) -> dict:
-    """Interleaves the repeats of feelgood and of a peer; returns the values and seconds of compilation of both."""
-    result: dict = {"own": [], "theirs": [], "own_compile": None, "their_compile": None}
+def measure(row: Row, own: Worker, peer: Worker, quick: bool) -> list[dict]:
+    """Interleaves the repeats of feelgood and of a peer; returns a line of the CSV file for each."""
+    lines: list[dict] = []
+    compiling: dict = {"own_compile": None, "their_compile": None}
     for repeat in range(row.repeats[quick]):
-        for side, compiling, worker, task in (
-            ("own", "own_compile", own, row.own_task or row.task),
-            ("theirs", "their_compile", peer, row.task),
-        ):
-            answer = worker.ask(task, repeat, quick)
-            result[compiling] = answer.get("compile", result[compiling])
-            result[side].append(value_of(answer, row.field))
-    return result
+        mine = own.ask(row.own_task or row.task, min(repeat, row.own_repeats - 1), quick)
+        theirs = peer.ask(row.task, repeat, quick)
+        for side, answer in (("own_compile", mine), ("their_compile", theirs)):
+            compiling[side] = answer.get("compile", compiling[side])
+        values = {"feelgood": value_of(mine, row.field), "theirs": row.peer_factor * value_of(theirs, row.field)}
+        where = "one core" if row.own_cores == 1 else f"{row.own_cores} cores against one"
+        lines.append({"repeat": repeat, **values, **compiling, "hardware": where})
+    same = {"section": row.section, "task": row.title, "size": row.size, "unit": row.unit, "note": row.note}
+    same |= {"lower_is_better": int(row.lower_is_better), "peer": row.peer, "function": row.function}
+    return [{name: {**same, **line}[name] for name in COLUMNS} for line in lines]
 
 
 def number(value: float) -> str:
@@ -283,45 +164,130 @@ def number(value: float) -> str:
 
 def summary(values: list[float]) -> str:
     """The median with the range, or the only value."""
-    if len(values) == 1:
+    if len(set(values)) == 1:
         return number(values[0])
     return f"{number(statistics.median(values))} ({number(min(values))} to {number(max(values))})"
 
 
-def ratio(row: Row, result: dict) -> str:
-    """How many times better feelgood's median is; below 1 the peer is better."""
-    own, theirs = (statistics.median(result[side]) for side in ("own", "theirs"))
-    if not (math.isfinite(own) and math.isfinite(theirs)):
+def ratio(lines: list[dict]) -> float:
+    """Median of how many times better feelgood is, below 1 if the peer is better; NaN where a goal is not reached."""
+    ratios = []
+    for line in lines:
+        own, theirs = float(line["feelgood"]), float(line["theirs"])
+        ratios.append(theirs / own if int(line["lower_is_better"]) else own / theirs)
+    if not all(map(math.isfinite, ratios)) or 0 in ratios:
+        return math.nan
+    return statistics.median(ratios)
+
+
+def status(ratios: list[float]) -> str:
+    """Whether feelgood is ahead of its peers, within 5% of the nearest, or behind one."""
+    known = [value for value in ratios if not math.isnan(value)]
+    if not known:
         return "–"
-    return f"{theirs / own if row.lower_is_better else own / theirs:.2f}"
+    return "ahead" if min(known) > 1.05 else "level" if min(known) >= 0.95 else "**behind**"
 
 
-def cells(row: Row, result: dict) -> dict[str, str]:
-    """One line of the table."""
-    compiling = [result["own_compile"], result["their_compile"]]
-    return dict(
-        zip(
-            COLUMNS,
-            (
-                row.title,
-                row.unit + (" (lower is better)" if row.lower_is_better else ""),
-                summary(result["own"]),
-                f"{row.peer} `{row.function}`",
-                summary(result["theirs"]),
-                ratio(row, result),
-                ", ".join("–" if seconds is None else f"{seconds:.1f}" for seconds in compiling),
-                row.note or "nothing",
-            ),
-            strict=True,
-        )
-    )
+def grouped(lines: list[dict], *names: str) -> dict[tuple, list[dict]]:
+    """Lines by their values in some columns, in order of first appearance."""
+    groups: dict[tuple, list[dict]] = {}
+    for line in lines:
+        groups.setdefault(tuple(line[name] for name in names), []).append(line)
+    return groups
 
 
-def markdown(lines: list[dict[str, str]], skipped: list[str]) -> str:
-    """The table, and a sentence for each peer that was skipped."""
-    table = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
-    table += [f"| {' | '.join(line.values())} |" for line in lines]
-    return "\n".join([*table, *(f"\n{sentence}" for sentence in skipped)])
+def table(head: tuple[str, ...], body: list[tuple[str, ...]]) -> str:
+    """A table in Markdown."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ("---",) * len(head), *body))
+
+
+def comparisons(lines: list[dict]) -> str:
+    """One row for each task and unit, with all peers in it."""
+    body, command = [], COMMAND
+    for (task, unit), same in grouped(lines, "task", "unit").items():
+        peers = grouped(same, "peer", "function").items()
+        ratios = [ratio(theirs) for _, theirs in peers]
+        lower = " (lower is better)" if int(same[0]["lower_is_better"]) else ""
+        cells = [f"{peer} `{name}` {summary([float(x['theirs']) for x in theirs])}" for (peer, name), theirs in peers]
+        numbers = "; ".join("–" if math.isnan(value) else f"{value:.2f}" for value in ratios)
+        mine = summary([float(line["feelgood"]) for line in same])
+        what = f"{task}: {unit}{lower}"
+        body.append((what, mine, "; ".join(cells), numbers, same[0]["hardware"], command, status(ratios)))
+        command = "the same"
+    return table(("what", "ours", "peer", "ratio", "hardware", "command", "status"), body)
+
+
+def growth(lines: list[dict]) -> str:
+    """One row for each number of runs or chains, with the cost of one relative to the first row of its kind."""
+    body, first = [], {}
+    for (section, size, unit), same in grouped(lines, "section", "size", "unit").items():
+        own, theirs = ([float(line[side]) for line in same] for side in ("feelgood", "theirs"))
+        rates = [statistics.median(values) for values in (own, theirs)]
+        base = first.setdefault(section, (int(size), rates))
+        costs = (f"{int(size) / base[0] * start / now:.2f}" for start, now in zip(base[1], rates, strict=True))
+        mine, peer = costs
+        name = f"{same[0]['peer']} `{same[0]['function']}` {summary(theirs)}"
+        what = f"{int(size):,} {GROWING[section]}, {unit}" if int(size) > 1 else f"1 of the {GROWING[section]}, {unit}"
+        body.append((what, summary(own), name, f"{ratio(same):.2f}", f"{mine}; {peer}"))
+    return table(("size", "ours", "peer", "ratio", "cost relative to one: ours; peer"), body)
+
+
+def report(lines: list[dict], skipped: list[str]) -> str:
+    """The tables, and a sentence for each peer that was skipped."""
+    growing = [line for line in lines if line["section"] in GROWING]
+    others = [line for line in lines if line["section"] not in GROWING]
+    parts = [*([comparisons(others)] if others else []), *([growth(growing)] if growing else []), *skipped]
+    return "\n\n".join(parts)
+
+
+def draw(lines: list[dict], path: Path) -> None:
+    """Ratios of all comparisons on the left; on the right, how rates grow with runs and chains."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    from feelgood.figures.style import COLOURS, STYLE, save
+
+    ratios = [
+        (section, f"{task.replace('`', '')}: {unit.partition(' (')[0]}", f"{peer} {function}".strip(), ratio(same))
+        for (section, task, unit, peer, function), same in grouped(
+            lines, "section", "task", "unit", "peer", "function"
+        ).items()
+        if section not in GROWING and not math.isnan(ratio(same))
+    ]
+    names = list(dict.fromkeys((section, what) for section, what, _, _ in ratios))
+    peers = list(dict.fromkeys(peer.split()[0] for _, _, peer, _ in ratios))
+    palette = dict(zip(peers, itertools.cycle(COLOURS.values()), strict=False))
+    growing = grouped([line for line in lines if line["section"] in GROWING], "section")
+    with rc_context(STYLE):
+        figure = Figure(figsize=(11, 0.19 * len(names) + 1.4), layout="constrained")
+        grid = figure.add_gridspec(max(len(growing), 1), 2, width_ratios=(1.25, 1))
+        axes = figure.add_subplot(grid[:, 0])
+        for peer in peers:
+            marks = [(value, names.index((s, what))) for s, what, other, value in ratios if other.split()[0] == peer]
+            axes.plot(*zip(*marks, strict=True), "o", markersize=4, color=palette[peer], label=peer)
+        axes.axvline(1, color="0.6", linewidth=0.8, zorder=0)
+        axes.set(xscale="log", xlabel="times better than the peer (1: equal)", ylim=(len(names) - 0.5, -0.5))
+        axes.set_yticks(range(len(names)), [what for _, what in names], fontsize=6.5)
+        for i, (section, _) in enumerate(names):
+            if i and section != names[i - 1][0]:
+                axes.axhline(i - 0.5, color="0.85", linewidth=0.6, zorder=0)
+        axes.legend(loc="lower right", fontsize=7)
+        for i, ((section,), same) in enumerate(growing.items()):
+            axes = figure.add_subplot(grid[i, 1])
+            sizes = grouped(same, "size")
+            for side, name, colour in (
+                ("feelgood", "feelgood", COLOURS["red"]),
+                ("theirs", same[0]["peer"], palette.get(same[0]["peer"], COLOURS["grey"])),
+            ):
+                values = [[float(line[side]) for line in group] for group in sizes.values()]
+                places = [int(size) for (size,) in sizes]
+                axes.plot(places, [statistics.median(each) for each in values], "o-", ms=3, color=colour, label=name)
+                axes.fill_between(places, [min(v) for v in values], [max(v) for v in values], color=colour, alpha=0.15)
+            axes.set(xscale="log", xlabel=GROWING[section], ylabel=same[0]["unit"], title=same[0]["task"].split(",")[0])
+            axes.set_xticks(places, [f"{place:,}" for place in places])
+            axes.set_ylim(bottom=0)
+            axes.legend()
+        save(figure, path)
 
 
 def check_peers(names: list[str]) -> None:
@@ -331,50 +297,76 @@ def check_peers(names: list[str]) -> None:
             raise SystemExit(f"peers must be among {', '.join(PEERS)}, got {name!r}")
 
 
-def run(names: list[str], folder: Path, quick: bool) -> tuple[list[dict[str, str]], list[str]]:
-    """Measures all rows of the peers; returns the lines of the table and the sentences about skipped peers."""
-    lines, skipped, pythons = [], [], {}
+def run(names: list[str], folder: Path, quick: bool) -> tuple[list[dict], list[str]]:
+    """Measures all rows of the peers; returns the lines of the CSV file and the sentences about skipped peers."""
+    lines: list[dict] = []
+    skipped: list[str] = []
+    pythons: dict[str, str | Path] = {"feelgood": sys.executable}
     for name in names:
         try:
             pythons[name] = environment(name, folder)
         except Skipped as reason:
             skipped.append(str(reason))
-    own = Worker("feelgood", sys.executable)
-    peers = {name: Worker(name, python) for name, python in pythons.items()}
+    workers: dict[tuple[str, int], Worker] = {}
+
+    def worker(package: str, num_cores: int) -> Worker:
+        if (package, num_cores) not in workers:
+            workers[package, num_cores] = Worker(package, pythons[package], num_cores)
+        return workers[package, num_cores]
+
+    rows = [row for row in ROWS if row.peer in pythons and row.repeats[quick]]
     try:
-        for row in ROWS:
-            if row.peer not in peers or not row.repeats[quick]:
-                continue
-            print(f"{row.title}: feelgood and {row.peer}", file=sys.stderr, flush=True)
+        for i, row in enumerate(rows):
+            log(f"{i + 1} of {len(rows)}: {row.title}, feelgood and {row.peer}, {row.unit}")
             try:
-                line = cells(row, measure(row, own, peers[row.peer], quick))
-                lines.append(line)
-                print(f"    {line['feelgood']} and {line[COLUMNS[4]]} {row.unit}", file=sys.stderr, flush=True)
+                new = measure(row, worker("feelgood", row.own_cores), worker(row.peer, 1), quick)
             except Skipped as reason:
                 skipped.append(str(reason))
+                workers.pop((row.peer, 1)).close()
+                continue
+            log("    " + " and ".join(summary([line[side] for line in new]) for side in ("feelgood", "theirs")))
+            lines += new
     finally:
-        for worker in (own, *peers.values()):
-            worker.close()
+        for each in workers.values():
+            each.close()
     return lines, skipped
 
 
 def main() -> None:
-    """Reads the arguments, measures and prints."""
+    """Reads the arguments, measures, prints, writes and draws."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", nargs="+", default=[*PEERS], metavar="NAME", help=f"among {', '.join(PEERS)}")
     parser.add_argument("--quick", action="store_true", help="fewer repeats and smaller sizes")
-    parser.add_argument("--output", type=Path, help="a CSV file for the table")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="folder of peers.csv and peers.png: results/peers, or runs/peers if not all is measured",
+    )
     home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "feelgood" / "peers"
     parser.add_argument("--environments", type=Path, default=home, help="folder of the peers' virtual environments")
+    parser.add_argument("--draw", type=Path, metavar="DIR", help="folder of an earlier run; nothing is measured")
     arguments = parser.parse_args()
     check_peers(arguments.peers)
-    lines, skipped = run(arguments.peers, arguments.environments, arguments.quick)
-    print(markdown(lines, skipped))
-    if arguments.output:
-        with arguments.output.open("w", newline="") as file:
+    is_whole = not arguments.quick and set(arguments.peers) == set(PEERS)
+    folder = arguments.draw or arguments.output or Path("results/peers" if is_whole else "runs/peers")
+    skipped: list[str] = []
+    path = folder / "peers.csv"
+    if arguments.draw:
+        if not path.exists():
+            raise SystemExit(f"--draw must be a folder with a file peers.csv, got {str(folder)!r}")
+        with path.open(newline="") as file:
+            lines = list(csv.DictReader(file))
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        lines, skipped = run(arguments.peers, arguments.environments, arguments.quick)
+        with path.open("w", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()
             writer.writerows(lines)
+    print(report(lines, skipped))
+    if lines:
+        draw(lines, folder / "peers.png")
+        log(f"wrote {path} and {folder / 'peers.png'}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The table of `benchmarks/peers.py`, from results that are made up here; nothing is installed."""
 
+import csv
 import importlib.util
 import math
-import os
 import subprocess
 import sys
 
@@ -10,11 +10,16 @@ import pytest
 
 from scripts import BENCHMARKS, benchmark
 
+if str(BENCHMARKS) not in sys.path:
+    sys.path.append(str(BENCHMARKS))  # the script and its worker import peers_tasks
 peers = benchmark("peers")
 
 
-def result(own, theirs):
-    return {"own": own, "theirs": theirs, "own_compile": 1.25, "their_compile": None}
+def lines(own, theirs, lower_is_better=False, **columns):
+    """Lines of the CSV file, one for each repeat."""
+    same = {"section": "samplers", "task": "t", "size": 0, "unit": "ns", "peer": "optax", "function": "f"}
+    same |= {"lower_is_better": int(lower_is_better), "hardware": "one core", **columns}
+    return [{**same, "feelgood": mine, "theirs": other} for mine, other in zip(own, theirs, strict=True)]
 
 
 class Recorder:
@@ -34,42 +39,78 @@ def test_a_cell_is_the_median_with_the_range(peers):
     assert peers.summary([1234.0, 99.96, 5000.0]) == "1,234 (100.0 to 5,000)"
 
 
-@pytest.mark.parametrize(("lower_is_better", "expected"), [(True, "4.00"), (False, "0.25")])
-def test_the_ratio_is_above_one_if_feelgood_is_better(peers, lower_is_better, expected):
-    row = peers.Row("t", "optax", "t", "s", "f", lower_is_better)
-    assert peers.ratio(row, result([9.0, 2.0, 1.0], [8.0, 1.0, 70.0])) == expected
+@pytest.mark.parametrize(("lower_is_better", "expected"), [(True, 4.0), (False, 0.25)])
+def test_the_ratio_is_the_median_of_the_ratios_of_repeats(peers, lower_is_better, expected):
+    # The ratio of the medians would be 2.
+    assert peers.ratio(lines([1.0, 10.0, 5.0], [10.0, 5.0, 20.0], lower_is_better)) == expected
 
 
 def test_a_goal_that_was_not_reached_has_no_ratio(peers):
-    row = peers.Row("t", "optax", "t", "s", "f", True)
-    line = peers.cells(row, result([2.0], [peers.value_of({"value": None})]))
-    assert line["peer's result"] == "not reached"
-    assert line["ratio"] == "–"
+    table = peers.comparisons(lines([2.0, 3.0], [5.0, peers.value_of({"value": None})], True))
+    assert "| 2.50 (2.00 to 3.00) | optax `f` not reached (5.00 to not reached) | – |" in table
     assert peers.value_of({"value": None}) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [([2.0, 1.1], "ahead"), ([2.0, 0.96], "level"), ([2.0, 0.9], "**behind**"), ([math.nan], "–")],
+)
+def test_the_status_is_that_against_the_best_peer(peers, ratios, expected):
+    assert peers.status(ratios) == expected
 
 
 def test_repeats_are_interleaved_and_compilation_is_kept_apart(peers):
     asked: list[str] = []
-    row = peers.Row("t", "optax", "t", "s", "f", repeats=(3, 2))
+    row = peers.Row("s", "t", "optax", "t", "s", "f", repeats=(3, 2), peer_factor=10.0)
     own, other = Recorder("own", [1.0, 3.0, 2.0], asked), Recorder("other", [4.0, 5.0, 6.0], asked)
     measured = peers.measure(row, own, other, quick=False)
     assert asked == ["own", "other"] * 3
-    assert measured == {"own": [1.0, 3.0, 2.0], "theirs": [4.0, 5.0, 6.0], "own_compile": 2.0, "their_compile": 2.0}
+    assert [(line["feelgood"], line["theirs"]) for line in measured] == [(1.0, 40.0), (3.0, 50.0), (2.0, 60.0)]
+    assert {line["own_compile"] for line in measured} == {2.0}
     asked.clear()
     peers.measure(row, own, other, quick=True)
     assert asked == ["own", "other"] * 2
 
 
-def test_the_table_has_a_line_for_each_row_and_a_sentence_for_each_skipped_peer(peers):
-    row = peers.Row("task", "optax", "t", "ns", "noisy_sgd", True, "noise")
-    line = peers.cells(row, result([2.0], [4.0]))
+def test_a_row_with_fewer_repeats_of_feelgood_uses_the_last_one_again(peers):
+    row = peers.Row("s", "t", "optax", "t", "s", "f", repeats=(3, 2), own_repeats=1)
+    own, other = Recorder("own", [1.0, 3.0, 2.0], []), Recorder("other", [4.0, 5.0, 6.0], [])
+    measured = peers.measure(row, own, other, quick=False)
+    assert [(line["feelgood"], line["theirs"]) for line in measured] == [(1.0, 4.0), (1.0, 5.0), (1.0, 6.0)]
+
+
+def test_the_table_has_a_line_for_each_task_and_a_sentence_for_each_skipped_peer(peers):
+    measured = lines([2.0], [4.0], True) + lines([2.0], [1.0], True, peer="blackjax", function="sgld")
     sentence = peers.skip_sentence("rejax", "first line\nERROR: No matching distribution\n\n")
     assert sentence == "rejax was skipped because it did not install: ERROR: No matching distribution"
-    head, rule, body, _, last = peers.markdown([line], [sentence]).split("\n")
-    assert head.split(" | ")[-1] == "what differs |"
-    assert rule.count("---") == len(peers.COLUMNS)
-    assert "| optax `noisy_sgd` | 4.00 | 2.00 | 1.2, – | noise |" in body
+    head, rule, body, _, last = peers.report(measured, [sentence]).split("\n")
+    assert head == "| what | ours | peer | ratio | hardware | command | status |"
+    assert rule.count("---") == 7
+    assert body.startswith("| t: ns (lower is better) | 2.00 | optax `f` 4.00; blackjax `sgld` 1.00 | 2.00; 0.50 | one")
+    assert body.endswith("| **behind** |")
     assert last == sentence
+
+
+def test_the_table_of_growth_shows_the_cost_relative_to_one(peers):
+    kind = {"section": "chains", "unit": "draws"}
+    measured = lines([10.0], [5.0], size=1, **kind) + lines([80.0], [10.0], size=16, **kind)
+    *_, last = peers.report(measured, []).split("\n")
+    assert last.endswith("| 80.0 | optax `f` 10.0 | 8.00 | 2.00; 8.00 |")  # 16 times the work at 8 and 2 times the rate
+
+
+def test_a_figure_is_drawn_from_the_file_of_a_run(peers, tmp_path):
+    measured = lines([2.0, 3.0], [4.0, 3.0]) + lines([10.0], [5.0], section="chains", size=1)
+    measured = [{name: line.get(name, "") for name in peers.COLUMNS} for line in measured]
+    with (tmp_path / "peers.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, peers.COLUMNS)
+        writer.writeheader()
+        writer.writerows(measured)
+    command = [sys.executable, str(BENCHMARKS / "peers.py"), "--draw"]
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True)
+    assert "| t: ns | 2.50 (2.00 to 3.00) | optax `f` 3.50 (3.00 to 4.00) | 0.75 |" in done.stdout
+    assert (tmp_path / "peers.png").stat().st_size > 1_000
+    done = subprocess.run([*command, str(tmp_path / "none")], capture_output=True, text=True)
+    assert done.stderr.startswith("--draw must be a folder with a file peers.csv, got ")
 
 
 def test_an_environment_that_does_not_install_is_skipped(peers, tmp_path, monkeypatch):
@@ -86,23 +127,22 @@ def test_an_unknown_peer_is_refused_in_one_sentence():
     )
     assert done.returncode != 0
     assert done.stderr.strip() == (
-        "peers must be among blackjax, optax, stable-baselines3, rejax, numpy, got 'blakjax'"
+        "peers must be among blackjax, optax, posteriors, stable-baselines3, cleanrl, purejaxrl, rejax, bsuite, numpy, "
+        "got 'blakjax'"
     )
 
 
-def test_every_row_names_tasks_that_both_workers_have(peers, monkeypatch):
-    monkeypatch.setattr("os.sched_setaffinity", lambda *arguments: None, raising=False)
+def test_every_row_names_tasks_that_both_workers_have(peers):
     spec = importlib.util.spec_from_file_location("peers_worker", peers.WORKER)
     worker = importlib.util.module_from_spec(spec)
-    monkeypatch.setattr("os.environ", dict(os.environ))
     spec.loader.exec_module(worker)
     for row in peers.ROWS:
         assert (row.peer, row.task) in worker.TASKS
         assert ("feelgood", row.own_task or row.task) in worker.TASKS
-        assert row.peer in peers.PEERS
+        assert row.peer == "feelgood" or row.peer in peers.PEERS
 
 
-@pytest.mark.parametrize(("task", "num_runs"), [("dqn", 1), ("langevin", 2)])
+@pytest.mark.parametrize(("task", "num_runs"), [("CartPole dqn", 1), ("langevin", 2)])
 def test_only_long_runs_are_shared_by_rows(peers, monkeypatch, task, num_runs):
     runs: list[str] = []
     monkeypatch.setattr(peers.Worker, "__init__", lambda self: setattr(self, "answers", {}))

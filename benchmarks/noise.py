@@ -25,7 +25,7 @@ SETTINGS = ((4_000, 64, 20), (1_700_000, 1, 5))  # numbers per chain, chains, st
 
 def words(key, shape):
     index = lax.iota(jnp.uint32, shape[0])
-    return noise._threefry(*noise._words(key), index, jnp.zeros_like(index))
+    return noise._threefry(*noise.key_words(key), index, jnp.zeros_like(index))
 
 
 def bits(key, shape):
@@ -34,7 +34,7 @@ def bits(key, shape):
 
 
 def transform(key, shape):
-    index = lax.iota(jnp.uint32, shape[0]) + noise._words(key)[0]
+    index = lax.iota(jnp.uint32, shape[0]) + noise.key_words(key)[0]
     return noise._transform(index << 8, index << 12)
 
 

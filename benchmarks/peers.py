@@ -4,11 +4,12 @@
         [--environments DIR] [--draw DIR]
 
 Every package runs in a process of its own, `benchmarks/peers_worker.py`: feelgood with this Python, each peer in a
-virtual environment that is made on first use, with pinned versions. All have one core. Repeats are interleaved; a cell
-is the median with the range in brackets, and a ratio is the median of the ratios of the repeats, above 1 if feelgood is
-better. Seconds are CPU seconds of the process, so other load on the machine counts little. Compilation is excluded and
-has a column of its own in the CSV file, which holds every repeat. `--draw` measures nothing: it prints the table and
-draws the figure of an earlier run.
+virtual environment that is made on first use, with pinned versions. All have one core: CartPole is measured on one, the
+other rows on another at the same time, where there are two. Repeats are interleaved; a cell is the median with the
+range in brackets, and a ratio is the median of the ratios of the repeats, above 1 if feelgood is better. Seconds are
+CPU seconds of the process, so other load on the machine counts little. Compilation is excluded and has columns of its
+own in the CSV file, which holds every repeat. `--draw` measures nothing: it prints the table and draws the figure of
+an earlier run.
 """
 
 import argparse
@@ -21,11 +22,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import venv
 from pathlib import Path
 
 from peers_tasks.rows import ROWS, Row
 
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 WORKER = Path(__file__).with_name("peers_worker.py")
 COMMAND = "`python benchmarks/peers.py`"
 COLUMNS = ("section", "task", "size", "unit", "lower_is_better", "peer", "function", "repeat", "feelgood", "theirs")
@@ -81,11 +84,11 @@ def log(text: str) -> None:
 class Worker:
     """A process of one package that answers requests."""
 
-    def __init__(self, package: str, python: str | Path, num_cores: int = 1):
+    def __init__(self, package: str, python: str | Path, cores: tuple[int, ...]):
         self.package, self.answers = package, {}
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (a full pipe would stop the worker)
         self.process = subprocess.Popen(
-            [str(python), str(WORKER), package, str(num_cores)],
+            [str(python), str(WORKER), package, *map(str, cores)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
@@ -111,9 +114,14 @@ class Worker:
         if not answer:
             self.errors.seek(0)
             lines = self.errors.read().strip().splitlines()
-            reason = lines[-1] if lines else f"exit status {self.process.wait()}"
+            end = self.process.wait()
+            reason = lines[-1] if lines else f"exit status {end}"
             raise Skipped(f"{self.package} was skipped in {task} because it failed: {reason}")
         return json.loads(answer)
+
+    def has_ended(self) -> bool:
+        """Whether the process has ended, as it does after an error."""
+        return self.process.poll() is not None
 
     def close(self) -> None:
         self.process.stdin.close()
@@ -123,7 +131,7 @@ class Worker:
 
 
 def value_of(answer: dict, field: str = "value") -> float:
-    """The value of an answer. From draws, it is the least effective sample size of all parameters per second."""
+    """The value of an answer. From draws, it is effective samples per second, the median of all quantities."""
     if "draws" not in answer:
         return math.inf if answer[field] is None else answer[field]
     import numpy as np
@@ -133,7 +141,7 @@ def value_of(answer: dict, field: str = "value") -> float:
     path = Path(answer["draws"])
     draws = np.load(path)
     path.unlink()
-    return float(np.min(diagnostics.effective_sample_size(draws))) / answer["seconds"]
+    return float(np.median(diagnostics.effective_sample_size(draws))) / answer["seconds"]
 
 
 def measure(row: Row, own: Worker, peer: Worker, quick: bool) -> list[dict]:
@@ -297,9 +305,20 @@ def check_peers(names: list[str]) -> None:
             raise SystemExit(f"peers must be among {', '.join(PEERS)}, got {name!r}")
 
 
-def run(names: list[str], folder: Path, quick: bool) -> tuple[list[dict], list[str]]:
-    """Measures all rows of the peers; returns the lines of the CSV file and the sentences about skipped peers."""
-    lines: list[dict] = []
+def write(lines: list[dict], path: Path) -> None:
+    """Writes the CSV file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(lines)
+
+
+def run(names: list[str], folder: Path, quick: bool, path: Path) -> tuple[list[dict], list[str]]:
+    """Measures all rows of the peers; returns the lines of the CSV file and the sentences about skipped peers.
+
+    The file is written after each row, so that a run that is stopped leaves what it has measured.
+    """
     skipped: list[str] = []
     pythons: dict[str, str | Path] = {"feelgood": sys.executable}
     for name in names:
@@ -307,29 +326,55 @@ def run(names: list[str], folder: Path, quick: bool) -> tuple[list[dict], list[s
             pythons[name] = environment(name, folder)
         except Skipped as reason:
             skipped.append(str(reason))
-    workers: dict[tuple[str, int], Worker] = {}
-
-    def worker(package: str, num_cores: int) -> Worker:
-        if (package, num_cores) not in workers:
-            workers[package, num_cores] = Worker(package, pythons[package], num_cores)
-        return workers[package, num_cores]
-
     rows = [row for row in ROWS if row.peer in pythons and row.repeats[quick]]
-    try:
-        for i, row in enumerate(rows):
-            log(f"{i + 1} of {len(rows)}: {row.title}, feelgood and {row.peer}, {row.unit}")
-            try:
-                new = measure(row, worker("feelgood", row.own_cores), worker(row.peer, 1), quick)
-            except Skipped as reason:
-                skipped.append(str(reason))
-                workers.pop((row.peer, 1)).close()
-                continue
-            log("    " + " and ".join(summary([line[side] for line in new]) for side in ("feelgood", "theirs")))
-            lines += new
-    finally:
-        for each in workers.values():
-            each.close()
-    return lines, skipped
+    found: dict[Row, list[dict]] = {}
+    lock = threading.Lock()
+
+    def lane(part: list[Row], core: int) -> None:
+        """Measures rows one after the other, with workers of its own."""
+        workers: dict[tuple[str, int], Worker] = {}
+
+        def worker(package: str, num_cores: int) -> Worker:
+            if (package, num_cores) not in workers:
+                places = (core,) if num_cores == 1 else tuple(CORES[:num_cores])
+                workers[package, num_cores] = Worker(package, pythons[package], places)
+            return workers[package, num_cores]
+
+        try:
+            for row in part:
+                try:
+                    new = measure(row, worker("feelgood", row.own_cores), worker(row.peer, 1), quick)
+                except Skipped as reason:
+                    skipped.append(str(reason))
+                    for key in [key for key, each in workers.items() if each.has_ended()]:
+                        workers.pop(key).close()
+                    continue
+                with lock:
+                    found[row] = new
+                    write(ordered(found), path)
+                    values = (summary([line[side] for line in new]) for side in ("feelgood", "theirs"))
+                    log(f"{len(found)} of {len(rows)}: {row.title}, {row.unit}: {' and '.join(values)} ({row.peer})")
+        finally:
+            for each in workers.values():
+                each.close()
+
+    alone = [row for row in rows if row.own_cores == 1]
+    parts = [[row for row in alone if (row.section == "CartPole") == is_cart_pole] for is_cart_pole in (True, False)]
+    if len(CORES) == 1:
+        parts = [alone]
+    threads = [threading.Thread(target=lane, args=each) for each in zip(parts, CORES, strict=False)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    if len(CORES) > 1:  # two cores against one need both, so that row comes last
+        lane([row for row in rows if row.own_cores > 1], CORES[-1])
+    return ordered(found), skipped
+
+
+def ordered(found: dict[Row, list[dict]]) -> list[dict]:
+    """The lines of all rows that were measured, in the order of the rows."""
+    return [line for row in ROWS if row in found for line in found[row]]
 
 
 def main() -> None:
@@ -357,12 +402,7 @@ def main() -> None:
         with path.open(newline="") as file:
             lines = list(csv.DictReader(file))
     else:
-        folder.mkdir(parents=True, exist_ok=True)
-        lines, skipped = run(arguments.peers, arguments.environments, arguments.quick)
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS)
-            writer.writeheader()
-            writer.writerows(lines)
+        lines, skipped = run(arguments.peers, arguments.environments, arguments.quick, path)
     print(report(lines, skipped))
     if lines:
         draw(lines, folder / "peers.png")

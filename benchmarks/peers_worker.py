@@ -1,6 +1,6 @@
 """One package of `benchmarks/peers.py`, in a process and a virtual environment of its own.
 
-    python benchmarks/peers_worker.py PACKAGE [CORES]
+    python benchmarks/peers_worker.py PACKAGE CORE [CORE ...]
 
 Each line of standard input is `{"task": NAME, "repeat": NUMBER, "quick": BOOL}`; each answer is one line of JSON. The
 first request of a task also compiles it; the answer then holds `compile`, in seconds.
@@ -16,11 +16,11 @@ MODULES = (cart_pole, exploration, growth, linear, samplers, samplers_torch)  # 
 
 
 def main():
-    package, num_cores, prepared = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 1, {}
+    package, cores, prepared = sys.argv[1], [int(word) for word in sys.argv[2:]], {}
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-num_cores:])
+        os.sched_setaffinity(0, cores)
     os.environ["JAX_PLATFORMS"] = "cpu"
-    os.environ["JAX_NUM_CPU_DEVICES"] = str(num_cores)
+    os.environ["JAX_NUM_CPU_DEVICES"] = str(len(cores))
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what packages print does not mix with the answers

@@ -1,10 +1,10 @@
 """The table of `benchmarks/peers.py`, from results that are made up here; nothing is installed."""
 
-import csv
 import importlib.util
 import math
 import subprocess
 import sys
+from typing import ClassVar
 
 import pytest
 
@@ -98,19 +98,17 @@ def test_the_table_of_growth_shows_the_cost_relative_to_one(peers):
     assert last.endswith("| 80.0 | optax `f` 10.0 | 8.00 | 2.00; 8.00 |")  # 16 times the work at 8 and 2 times the rate
 
 
-def test_a_figure_is_drawn_from_the_file_of_a_run(peers, tmp_path):
+def test_a_figure_is_drawn_from_the_file_of_a_run(peers, tmp_path, monkeypatch, capsys):
     measured = lines([2.0, 3.0], [4.0, 3.0]) + lines([10.0], [5.0], section="chains", size=1)
     measured = [{name: line.get(name, "") for name in peers.COLUMNS} for line in measured]
-    with (tmp_path / "peers.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, peers.COLUMNS)
-        writer.writeheader()
-        writer.writerows(measured)
-    command = [sys.executable, str(BENCHMARKS / "peers.py"), "--draw"]
-    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True)
-    assert "| t: ns | 2.50 (2.00 to 3.00) | optax `f` 3.50 (3.00 to 4.00) | 0.75 |" in done.stdout
+    peers.write(measured, tmp_path / "peers.csv")
+    monkeypatch.setattr(sys, "argv", ["peers.py", "--draw", str(tmp_path)])
+    peers.main()
+    assert "| t: ns | 2.50 (2.00 to 3.00) | optax `f` 3.50 (3.00 to 4.00) | 0.75 |" in capsys.readouterr().out
     assert (tmp_path / "peers.png").stat().st_size > 1_000
-    done = subprocess.run([*command, str(tmp_path / "none")], capture_output=True, text=True)
-    assert done.stderr.startswith("--draw must be a folder with a file peers.csv, got ")
+    monkeypatch.setattr(sys, "argv", ["peers.py", "--draw", "none"])
+    with pytest.raises(SystemExit, match=r"--draw must be a folder with a file peers\.csv, got 'none'"):
+        peers.main()
 
 
 def test_an_environment_that_does_not_install_is_skipped(peers, tmp_path, monkeypatch):
@@ -151,3 +149,41 @@ def test_only_long_runs_are_shared_by_rows(peers, monkeypatch, task, num_runs):
     worker.ask(task, 0, False)
     worker.ask(task, 0, False)
     assert len(runs) == num_runs
+
+
+class Fake:
+    """A worker that ends with an error in one task and otherwise answers with its core."""
+
+    started: ClassVar[list] = []
+
+    def __init__(self, package, python, cores):
+        self.package, self.cores, self.is_over = package, cores, False
+        self.started.append((package, cores))
+
+    def ask(self, task, repeat, quick):
+        if task == "bad" and self.package == "optax":
+            self.is_over = True
+            raise sys.modules["peers"].Skipped("optax was skipped in bad because it failed: no")
+        return {"value": 1.0 + self.cores[0]}
+
+    def has_ended(self):
+        return self.is_over
+
+    def close(self):
+        pass
+
+
+def test_rows_run_on_two_cores_and_a_worker_that_ended_is_started_again(peers, monkeypatch, tmp_path):
+    rows = [("CartPole", "a", "a"), ("samplers", "b", "bad"), ("samplers", "c", "c")]
+    rows = [peers.Row(section, title, "optax", task, "s", "f", repeats=(1, 1)) for section, title, task in rows]
+    rows.insert(0, peers.Row("cores", "d", "feelgood", "d", "s", "f", repeats=(1, 1), own_cores=2))
+    monkeypatch.setattr(peers, "ROWS", tuple(rows))
+    monkeypatch.setattr(peers, "CORES", [4, 7])
+    monkeypatch.setattr(peers, "Worker", Fake)
+    monkeypatch.setattr(peers, "environment", lambda name, folder: "python")
+    measured, skipped = peers.run(["optax"], tmp_path, True, tmp_path / "peers.csv")
+    assert [(line["task"], line["feelgood"]) for line in measured] == [("d", 5.0), ("a", 5.0), ("c", 8.0)]
+    assert skipped == ["optax was skipped in bad because it failed: no"]
+    assert Fake.started.count(("optax", (7,))) == 2
+    assert ("feelgood", (4, 7)) in Fake.started
+    assert len((tmp_path / "peers.csv").read_text().splitlines()) == 4

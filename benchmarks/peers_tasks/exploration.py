@@ -12,7 +12,7 @@ PROBLEMS = ("nchain", "deep_sea")
 
 
 def num_steps(num_runs, quick):
-    """Steps of a measurement: about a second."""
+    """Steps of a measurement, which takes some seconds."""
     return max((2_000 if quick else 5_000) // num_runs, 20)
 
 
@@ -52,7 +52,8 @@ def feelgood_agent(agent, problem, num_runs=1, capacity=CAPACITY):
             "deep_sea": lambda: envs.deep_sea(SIZE),
             "CartPole": envs.cart_pole,
         }
-        steps, is_ensemble = num_steps(num_runs, quick), agent in ("bootstrapped_dqn", "ensemble_dqn")
+        is_ensemble = agent in ("bootstrapped_dqn", "ensemble_dqn")
+        steps = num_steps(num_runs * (MEMBERS if is_ensemble else 1), quick)
         config = FunctionalConfig(
             num_steps=2 * steps,
             evaluation_period=steps,
@@ -325,7 +326,7 @@ def bsuite_boot_dqn(problem):
                 now = environment.reset() if after.last() else after
 
         play(2 * MEMBER_BATCH)  # the first updates compile
-        compiling, steps = CLOCK() - began, 100 if quick else 300
+        compiling, steps = CLOCK() - began, 50 if quick else 150
 
         def measure(repeat):
             began = CLOCK()

@@ -76,7 +76,7 @@ def _posteriors():
             if is_torch and name == "underdamped" and target == "network":
                 continue  # its steps cost what those of sgld do
             note = _REFRESHED if (name, peer) == ("underdamped", "blackjax") else _NOTES.get((name, peer), "")
-            repeats = (3, 1) if is_torch else (5, 2)
+            repeats = (3, 1) if is_torch or target == "network" else (5, 2)
             unit = "effective samples per second"
             title = f"`{name}`, {words}"
             yield Row("effective samples", title, peer, f"{name} {target}", unit, function, False, note, repeats)
@@ -120,7 +120,7 @@ _EVALUATED = "feelgood's figure includes an evaluation episode"
 
 
 def _gradient_steps():
-    section, repeats = "gradient steps", (5, 1)
+    section, repeats = "gradient steps", (3, 1)
     for problem, words in _PROBLEMS.items():
         for peer, function in (("purejaxrl", "dqn"), ("rejax", "DQN")):
             for extra in ("", ", 20 runs"):

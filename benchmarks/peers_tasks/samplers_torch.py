@@ -84,7 +84,8 @@ def on_posterior(target, name):
         run = RUNS[target]
         log_posterior, observe, size = TARGETS[target]()
         step_size, friction = run.underdamped if name == "underdamped" else (run.langevin, 1.0)
-        sampler, num_draws = sampler_of(name, log_posterior, step_size, friction), run.num_draws[quick]
+        # Its steps take many times as long, so it takes fewer of them.
+        sampler, num_draws = sampler_of(name, log_posterior, step_size, friction), run.num_draws[quick] // 3
 
         def measure(repeat):
             torch.manual_seed(repeat)

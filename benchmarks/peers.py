@@ -33,6 +33,16 @@ WORKER = Path(__file__).with_name("peers_worker.py")
 COMMAND = "`python benchmarks/peers.py`"
 COLUMNS = ("section", "task", "size", "unit", "lower_is_better", "peer", "function", "repeat", "feelgood", "theirs")
 COLUMNS += ("own_compile", "their_compile", "hardware", "note")
+# Of peers, in figures; feelgood is red.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#000000", "#CC79A7", "#56B4E9", "#7F7F7F", "#332288", "#999933")
+LABELS = {"feelgood": "feelgood", "stable-baselines3": "Stable-Baselines3", "cleanrl": "CleanRL's dqn_jax"}
+LABELS |= {
+    "purejaxrl": "PureJaxRL's dqn",
+    "rejax": "Rejax",
+    "numpy": "NumPy loop",
+    "optax": "Optax",
+    "blackjax": "BlackJAX",
+}
 GROWING = {"runs": "runs that train together", "chains": "chains that sample together"}
 JAX = ("jax==0.10.2", "jaxlib==0.10.2", "numpy==2.4.6")
 PEERS = {
@@ -148,15 +158,18 @@ def measure(row: Row, own: Worker, peer: Worker, quick: bool) -> list[dict]:
     """Interleaves the repeats of feelgood and of a peer; returns a line of the CSV file for each."""
     lines: list[dict] = []
     compiling: dict = {"own_compile": None, "their_compile": None}
+    note = row.note
     for repeat in range(row.repeats[quick]):
         mine = own.ask(row.own_task or row.task, min(repeat, row.own_repeats - 1), quick)
         theirs = peer.ask(row.task, repeat, quick)
         for side, answer in (("own_compile", mine), ("their_compile", theirs)):
             compiling[side] = answer.get("compile", compiling[side])
+        if "solved" in mine and row.lower_is_better and row.own_repeats == 1:
+            note = f"{mine['solved']} seeds reached the goal; {row.note}"
         values = {"feelgood": value_of(mine, row.field), "theirs": row.peer_factor * value_of(theirs, row.field)}
         where = "one core" if row.own_cores == 1 else f"{row.own_cores} cores against one"
         lines.append({"repeat": repeat, **values, **compiling, "hardware": where})
-    same = {"section": row.section, "task": row.title, "size": row.size, "unit": row.unit, "note": row.note}
+    same = {"section": row.section, "task": row.title, "size": row.size, "unit": row.unit, "note": note}
     same |= {"lower_is_better": int(row.lower_is_better), "peer": row.peer, "function": row.function}
     return [{name: {**same, **line}[name] for name in COLUMNS} for line in lines]
 
@@ -190,7 +203,7 @@ def ratio(lines: list[dict]) -> float:
 
 def status(ratios: list[float]) -> str:
     """Whether feelgood is ahead of its peers, within 5% of the nearest, or behind one."""
-    known = [value for value in ratios if not math.isnan(value)]
+    known = [round(value, 2) for value in ratios if not math.isnan(value)]
     if not known:
         return "–"
     return "ahead" if min(known) > 1.05 else "level" if min(known) >= 0.95 else "**behind**"
@@ -232,12 +245,11 @@ def growth(lines: list[dict]) -> str:
         own, theirs = ([float(line[side]) for line in same] for side in ("feelgood", "theirs"))
         rates = [statistics.median(values) for values in (own, theirs)]
         base = first.setdefault(section, (int(size), rates))
-        costs = (f"{int(size) / base[0] * start / now:.2f}" for start, now in zip(base[1], rates, strict=True))
-        mine, peer = costs
+        mine, peer = (number(int(size) / base[0] * start / now) for start, now in zip(base[1], rates, strict=True))
         name = f"{same[0]['peer']} `{same[0]['function']}` {summary(theirs)}"
-        what = f"{int(size):,} {GROWING[section]}, {unit}" if int(size) > 1 else f"1 of the {GROWING[section]}, {unit}"
+        what = f"{same[0]['task']}: {unit}"
         body.append((what, summary(own), name, f"{ratio(same):.2f}", f"{mine}; {peer}"))
-    return table(("size", "ours", "peer", "ratio", "cost relative to one: ours; peer"), body)
+    return table(("what", "ours", "peer", "ratio", "cost relative to one: ours; peer"), body)
 
 
 def report(lines: list[dict], skipped: list[str]) -> str:
@@ -252,6 +264,7 @@ def draw(lines: list[dict], path: Path) -> None:
     """Ratios of all comparisons on the left; on the right, how rates grow with runs and chains."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
 
     from feelgood.figures.style import COLOURS, STYLE, save
 
@@ -260,11 +273,12 @@ def draw(lines: list[dict], path: Path) -> None:
         for (section, task, unit, peer, function), same in grouped(
             lines, "section", "task", "unit", "peer", "function"
         ).items()
-        if section not in GROWING and not math.isnan(ratio(same))
+        if section not in GROWING and peer != "feelgood" and not math.isnan(ratio(same))
     ]
     names = list(dict.fromkeys((section, what) for section, what, _, _ in ratios))
     peers = list(dict.fromkeys(peer.split()[0] for _, _, peer, _ in ratios))
-    palette = dict(zip(peers, itertools.cycle(COLOURS.values()), strict=False))
+    own = COLOURS["red"]
+    palette = dict(zip(peers, itertools.cycle(PALETTE), strict=False)) | {"feelgood": own}
     growing = grouped([line for line in lines if line["section"] in GROWING], "section")
     with rc_context(STYLE):
         figure = Figure(figsize=(11, 0.19 * len(names) + 1.4), layout="constrained")
@@ -272,27 +286,37 @@ def draw(lines: list[dict], path: Path) -> None:
         axes = figure.add_subplot(grid[:, 0])
         for peer in peers:
             marks = [(value, names.index((s, what))) for s, what, other, value in ratios if other.split()[0] == peer]
-            axes.plot(*zip(*marks, strict=True), "o", markersize=4, color=palette[peer], label=peer)
+            axes.plot(*zip(*marks, strict=True), "o", markersize=4, color=palette[peer], label=LABELS.get(peer, peer))
         axes.axvline(1, color="0.6", linewidth=0.8, zorder=0)
-        axes.set(xscale="log", xlabel="times better than the peer (1: equal)", ylim=(len(names) - 0.5, -0.5))
+        axes.set(xscale="log", xlabel="how many times better feelgood is than the peer", ylim=(len(names) - 0.5, -0.5))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         axes.set_yticks(range(len(names)), [what for _, what in names], fontsize=6.5)
         for i, (section, _) in enumerate(names):
             if i and section != names[i - 1][0]:
                 axes.axhline(i - 0.5, color="0.85", linewidth=0.6, zorder=0)
-        axes.legend(loc="lower right", fontsize=7)
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=9, columnspacing=1.2)
         for i, ((section,), same) in enumerate(growing.items()):
             axes = figure.add_subplot(grid[i, 1])
             sizes = grouped(same, "size")
             for side, name, colour in (
-                ("feelgood", "feelgood", COLOURS["red"]),
+                ("feelgood", "feelgood", own),
                 ("theirs", same[0]["peer"], palette.get(same[0]["peer"], COLOURS["grey"])),
             ):
                 values = [[float(line[side]) for line in group] for group in sizes.values()]
                 places = [int(size) for (size,) in sizes]
-                axes.plot(places, [statistics.median(each) for each in values], "o-", ms=3, color=colour, label=name)
+                axes.plot(
+                    places,
+                    [statistics.median(each) for each in values],
+                    "o-",
+                    ms=3,
+                    color=colour,
+                    label=LABELS.get(name, name),
+                )
                 axes.fill_between(places, [min(v) for v in values], [max(v) for v in values], color=colour, alpha=0.15)
-            axes.set(xscale="log", xlabel=GROWING[section], ylabel=same[0]["unit"], title=same[0]["task"].split(",")[0])
+            what = ", ".join(same[0]["task"].replace("`", "").split(", ")[:2])
+            axes.set(xscale="log", xlabel=GROWING[section], ylabel=same[0]["unit"], title=what)
             axes.set_xticks(places, [f"{place:,}" for place in places])
+            axes.minorticks_off()
             axes.set_ylim(bottom=0)
             axes.legend()
         save(figure, path)

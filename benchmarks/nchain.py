@@ -30,7 +30,7 @@ from feelgood.training import FunctionalConfig, run_batch, trainer
 NUMBERS = [int(word) for word in sys.argv[1:]]
 # A third number makes the process a worker on that number of cores, for `processes`.
 LENGTH, RUNS, *NUM_CORES = [*NUMBERS, *(25, 20)[len(NUMBERS) :]]
-NAME, BLOCKS, ROUNDS = "fg_ulmcdqn", 20, 5
+NAME, BLOCKS, ROUNDS = "fg_ulmcdqn", 20, 3
 
 
 def interleaved(parts):

@@ -1,8 +1,9 @@
 """Cholesky factors and triangular systems of small matrices, in plain JAX operations.
 
-They vectorise over a batch of problems: unrolled up to `LARGEST_UNROLLED` rows, in a loop up to `LARGEST_LOOP` rows;
-larger ones go to LAPACK. There is a second reason. On a CPU, jaxlib 0.10 maps a batch of LAPACK calls over the thread
-pool that runs the program itself, and waits for it: two such calls at a time on two cores wait for each other forever.
+Up to `LARGEST_UNROLLED` rows they are unrolled, which vectorises over a batch of problems; larger ones go to LAPACK.
+There is a second reason to unroll. On a CPU, jaxlib 0.10 maps a batch of LAPACK calls over the thread pool that runs
+the program itself, and waits for it: two such calls at a time on two cores wait for each other forever. Triangular
+systems can be solved in a loop instead, which also vectorises, but is slower for a few large systems.
 """
 
 import jax
@@ -12,28 +13,20 @@ from jax.scipy.linalg import solve_triangular
 from feelgood.typing import Array
 
 LARGEST_UNROLLED = 32
-LARGEST_LOOP = 256
 
 
 def cholesky(matrix: Array) -> Array:
     """The lower triangular L with L Lᵀ = matrix, (d, d); NaN where there is none."""
     d = matrix.shape[-1]
-    if d > LARGEST_LOOP:
+    if d > LARGEST_UNROLLED:
         return jnp.linalg.cholesky(matrix)
     rows = jnp.arange(d)
-
-    def eliminate(rest, j):
+    columns, rest = [], matrix
+    for j in range(d):
         column = jnp.where(rows >= j, rest[:, j] / jnp.sqrt(rest[j, j]), 0)
-        return rest - column[:, None] * column[None, :], column
-
-    if d > LARGEST_UNROLLED:
-        factor = jax.lax.scan(eliminate, matrix, rows)[1].T
-    else:
-        columns, rest = [], matrix
-        for j in range(d):
-            rest, column = eliminate(rest, j)
-            columns.append(column)
-        factor = jnp.stack(columns, axis=1)
+        columns.append(column)
+        rest = rest - column[:, None] * column[None, :]
+    factor = jnp.stack(columns, axis=1)
     # The square root of a negative pivot is NaN, a zero pivot divides by zero: either spoils the whole factor.
     return jnp.where(jnp.all(jnp.isfinite(factor)), factor, jnp.nan)
 
@@ -56,18 +49,18 @@ def raised(factor: Array, vector: Array) -> Array:
     return jax.lax.scan(rotate, vector, (rows, factor.T))[1].T
 
 
-def solve_lower(factor: Array, right: Array) -> Array:
-    """L⁻¹ right, for right of shape (d,) or (d, n)."""
+def solve_lower(factor: Array, right: Array, *, in_loop: bool = False) -> Array:
+    """L⁻¹ right, for right of shape (d,) or (d, n); large systems by LAPACK or `in_loop`."""
     d = factor.shape[-1]
-    if d > LARGEST_LOOP:
+    if d > LARGEST_UNROLLED and not in_loop:
         return solve_triangular(factor, right, lower=True)
     return _substitute(factor, right, range(d))
 
 
-def solve_lower_transposed(factor: Array, right: Array) -> Array:
-    """L⁻ᵀ right, for right of shape (d,) or (d, n)."""
+def solve_lower_transposed(factor: Array, right: Array, *, in_loop: bool = False) -> Array:
+    """L⁻ᵀ right, for right of shape (d,) or (d, n); large systems by LAPACK or `in_loop`."""
     d = factor.shape[-1]
-    if d > LARGEST_LOOP:
+    if d > LARGEST_UNROLLED and not in_loop:
         return solve_triangular(factor, right, lower=True, trans="T")
     return _substitute(factor.T, right, range(d - 1, -1, -1))
 

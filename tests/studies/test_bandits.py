@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feelgood import algebra, bandits
+from feelgood import bandits
 from feelgood.bandits import FeelGood, Model, datasets
 from feelgood.bandits.base import Context
 from feelgood.bandits.feel_good import Past
@@ -150,8 +150,7 @@ def test_a_small_study_leaves_tables_figures_and_a_summary(tmp_path):
 
 @pytest.mark.parametrize(("make", "is_spread"), [(bandits.lin_ts, True), (bandits.neural_linear, False)])
 def test_runs_that_call_lapack_stay_on_one_device(make, is_spread, monkeypatch):
-    """Two devices that call it at a time can wait for each other forever; a regression of 50 features calls it here."""
-    monkeypatch.setattr(algebra, "LARGEST_LOOP", 40)
+    """Two devices that call it at a time can wait for each other forever; the regression of 50 features calls it."""
     spread, num_marks = [], len(parts._marks(20))
     monkeypatch.setattr(parts, "over_devices", lambda one: spread.append(one) or (lambda *_: np.zeros((2, num_marks))))
     bandit = bandits.linear(2, 2)

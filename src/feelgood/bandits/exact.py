@@ -7,10 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from feelgood import noise
-from feelgood.algebra import solve_lower
 from feelgood.bandits.base import Algorithm, Context, Model, best_arm
 from feelgood.bandits.feel_good import FeelGood, Past, feel_good_sum, no_past, remember, weight_at
-from feelgood.bandits.statistics import Statistics, add_reward, no_rewards, unwhiten, values, widths
+from feelgood.bandits.statistics import Statistics, add_reward, no_rewards, solve_lower, unwhiten, values, widths
 from feelgood.checks import check_choice, check_count, check_non_negative, check_positive, check_probability
 from feelgood.typing import Array, PRNGKey, Scalar
 

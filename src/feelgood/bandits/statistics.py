@@ -5,15 +5,20 @@
 Only the group of the arm that was played changes, so a round needs one rank-one update of a k × k Cholesky factor.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from feelgood.algebra import raised, solve_lower, solve_lower_transposed
+from feelgood import algebra
+from feelgood.algebra import raised
 from feelgood.bandits.base import Context, Model
 from feelgood.checks import check_positive
 from feelgood.typing import Array, Scalar
+
+solve_lower = partial(algebra.solve_lower, in_loop=True)
+solve_lower_transposed = partial(algebra.solve_lower_transposed, in_loop=True)
 
 
 class Statistics(NamedTuple):

@@ -63,7 +63,7 @@ bench: $(VENV)/.installed  ## Measure noise, samplers, training and the time to 
 	$(BIN)/python benchmarks/samplers.py
 	$(BIN)/python benchmarks/nchain.py
 	$(BIN)/python benchmarks/startup.py
-	$(BIN)/python benchmarks/linear.py 16 500
+	$(BIN)/python benchmarks/linear.py 16 500 lsvi_ucb ase_ulmc
 
 bench-atari: $(VENV)/.installed-dev  ## Measure Atari training against the emulators and learning alone (best on a GPU)
 	$(BIN)/python benchmarks/atari.py --num-lanes 20 --num-groups 2 --capacity 20000 --seconds 20

@@ -1,6 +1,6 @@
 """How many episodes a second each algorithm for linear MDPs plays, and whether late episodes cost more than early ones.
 
-    python benchmarks/linear.py [SEEDS [EPISODES]]        default 64 2000, on all cores
+    python benchmarks/linear.py [SEEDS [EPISODES [ALGORITHM ...]]]        default 64 2000, all algorithms, on all cores
 
 d = 10, H = 10, 20 states, 4 actions; 20 sampler steps a stage and episode for LSVI-ASE and LMC-LSVI. "late / early" is
 the time of the last quarter of the episodes over that of the first, from runs of a quarter, three quarters and the
@@ -23,6 +23,7 @@ jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
 
 SEEDS = int(sys.argv[1]) if len(sys.argv) > 1 else 64
 EPISODES = int(sys.argv[2]) if len(sys.argv) > 2 else 2000
+NAMES = sys.argv[3:]
 ROUNDS, UPDATES = 3, 20
 
 
@@ -60,7 +61,12 @@ def main():
         "late / early",
         title=str(mdp.features.shape),
     )
-    for name, learner in learners(mdp).items():
+    chosen = learners(mdp)
+    for name in NAMES:
+        if name not in chosen:
+            raise SystemExit(f"algorithms must be among {', '.join(chosen)}, got {name!r}")
+    for name in NAMES or chosen:
+        learner = chosen[name]
         runs = [over_devices(lambda key, n=n, learner=learner: learn(key, mdp, learner, n).regret) for n in parts]
         began = time.perf_counter()
         for run in runs:

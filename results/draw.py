@@ -37,9 +37,9 @@ def bandits():
     folder = FOLDER / "bandits"
     curves = pd.read_parquet(folder / "study" / "curves.parquet")
     is_wheel = curves["problem"].str.startswith("wheel")
-    tables = {"linear": curves[~is_wheel], "wheel": curves[is_wheel]}
-    tables["data"] = pd.read_parquet(folder / "data" / "curves.parquet")
-    for name, table in tables.items():
+    parts = {"linear": curves[~is_wheel], "wheel": curves[is_wheel]}
+    parts["data"] = pd.read_parquet(folder / "data" / "curves.parquet")
+    for name, table in parts.items():
         save(DRAW["curves"](table), folder / f"{name}.png")
 
 

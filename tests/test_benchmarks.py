@@ -1,16 +1,17 @@
-"""The scripts of `make bench`, which are too slow to run here, use names that the package has."""
+"""Scripts that are too slow to run here use names that the package has."""
 
 import ast
 import re
 
 import pytest
 
-from scripts import BENCHMARKS
+from scripts import BENCHMARKS, benchmark
 
 ROOT = BENCHMARKS.parent
-SCRIPTS = re.findall(
-    r"benchmarks/(\w+\.py)", (ROOT / "Makefile").read_text().partition("\nbench:")[2].partition("\n\n")[0]
+SCRIPTS = sorted(
+    path.relative_to(ROOT).as_posix() for name in ("benchmarks", "results") for path in ROOT.glob(f"{name}/**/*.py")
 )
+gpu_profile = benchmark("gpu_profile")
 
 
 def has(module: str, name: str) -> bool:
@@ -40,11 +41,18 @@ def missing(tree: ast.AST) -> list[str]:
 
 
 def test_a_name_that_is_gone_is_found():
-    assert "noise.py" in SCRIPTS
+    assert {"benchmarks/noise.py", "results/atari/draw.py"} <= set(SCRIPTS)
     script = "from feelgood import noise, sounds\nnoise.normal, noise.gone"
     assert missing(ast.parse(script)) == ["feelgood.sounds", "feelgood.noise.gone"]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_benchmark_uses_names_that_exist(script):
-    assert missing(ast.parse((BENCHMARKS / script).read_text())) == []
+def test_a_script_uses_names_that_exist(script):
+    assert missing(ast.parse((ROOT / script).read_text())) == []
+
+
+def test_the_profile_counts_kernels_and_the_time_between_them(gpu_profile):
+    kernels = [("dot_1", 0.0, 4.0), ("add", 3.0, 3.0), ("dot_2", 8.0, 2.0)]
+    rows, whole = gpu_profile.summary(kernels, num_steps=2)
+    assert whole == 5.0
+    assert rows == [("dot", 1.0, 3.0, 0.6), ("add", 0.5, 1.5, 0.3), ("(no kernel)", "", 1.0, pytest.approx(0.2))]

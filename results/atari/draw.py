@@ -11,12 +11,12 @@ import pandas as pd
 from feelgood.figures import style
 from feelgood.figures.draw import draw
 from feelgood.studies.atari.charts import curves_and_published
-from feelgood.studies.atari.tables import beside, read_reference
+from feelgood.studies.atari.tables import place_counts, read_reference
 
 FOLDER = Path(__file__).parent
 SAMPLER = ["form", "bias_factor", "bias_epsilon", "inverse_temperature", "feel_good_weight"]
 SETTING = ["game", "agent", *SAMPLER, "init", "pixel_scale", "draw_steps", "prioritized", "seed", "run"]
-# The figure has the longest run of each of these settings, and the runs of seed11.csv.
+# The figure has the longest run of each of these settings, and the runs of seed11.csv and bounded.csv.
 AGENT = "fg_ulmcdqn"
 SCALED = {"form": "released", "bias_epsilon": 1.5e-4, "draw_steps": 50}
 SPARSE = {"form": "corrected", "bias_factor": 0.03, "pixel_scale": 0.0625}
@@ -42,7 +42,7 @@ def drawn(curves, fresh):
         for _, runs in same.groupby("game"):
             one = runs[["seed", "run"]].apply(tuple, axis=1)
             yield runs[one == one[runs["frame"].idxmax()]].assign(agent=label)[columns]
-    yield fresh.assign(agent=fresh["preset"] + ", seed 11")[columns]
+    yield fresh.assign(agent=fresh["preset"] + ", seed " + fresh["seed"].astype(str))[columns]
 
 
 def plain(line):
@@ -57,12 +57,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reference", type=Path, required=True)
     options = parser.parse_args()
-    curves, fresh = pd.read_csv(FOLDER / "curves.csv"), pd.read_csv(FOLDER / "seed11.csv")
+    curves = pd.read_csv(FOLDER / "curves.csv")
+    fresh = pd.concat(pd.read_csv(FOLDER / f"{name}.csv") for name in ("seed11", "bounded"))
     published = read_reference([options.reference])
     for table, setting_columns in ((curves, SETTING), (fresh, ["game", "agent", "preset", "seed"])):
         for setting, run in table.groupby(setting_columns):
             same = (published["game"] == setting[0]) & (published["agent"] == setting[1])
-            places = beside(run, published[same])
+            places = place_counts(run, published[same])
             last = run.sort_values("frame")["return"].tail(5).mean()
             print(*setting, f"{run['frame'].max() / 1e6:.1f}M", *places.values(), f"{last:.1f}")
     ours = pd.concat(drawn(curves, fresh)).sort_values("game", kind="stable")

@@ -1,6 +1,7 @@
 """Training in one call: what is settled before it runs, runs outside and inside XLA, and what they leave behind."""
 
 import json
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -76,6 +77,11 @@ def test_importing_feelgood_loads_neither_jax_nor_gymnasium():
     assert all(getattr(feelgood, name) is not None for name in feelgood.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'trian'"):
         _ = feelgood.trian
+
+
+def test_every_package_but_the_command_line_loads_as_an_attribute():
+    packages = {module.name for module in pkgutil.iter_modules(feelgood.__path__) if module.ispkg}
+    assert packages - {"api", "cli"} <= {*feelgood.__all__}  # `feelgood.train` is the face of `api`
 
 
 def test_an_agent_learns_in_an_environment_of_your_own(outside):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from feelgood import (
         agents,
+        bandits,
         envs,
         figures,
         linear,
@@ -29,6 +30,7 @@ __all__ = [
     "Policy",
     "Result",
     "agents",
+    "bandits",
     "envs",
     "figures",
     "linear",

@@ -7,7 +7,6 @@ two certain bounds, which meet where one action leads clearly.
 Samplers start from a point with zero momentum, as Algorithm 1 does with its warm start.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -157,61 +156,6 @@ def feel_good_error(
     return ErrorBounds(
         jnp.clip(jnp.nanmax(jnp.append(lower, 0)), 0, 1), jnp.clip(jnp.nanmin(jnp.append(upper, 1)), 0, 1)
     )
-
-
-class JointError(NamedTuple):
-    """The error of two stages together, and of each.
-
-    Attributes:
-      joint: δ, the total variation between the joint laws of (w₁, w₂).
-      last: δ² of stage 2.
-      first: δ¹ of stage 1, averaged over the w₂ that the sampler draws.
-      first_largest: its largest value over the grid of w₂.
-    """
-
-    joint: Array
-    last: Array
-    first: Array
-    first_largest: Array
-
-
-def joint_error(
-    last: Callable[[Array], tuple[Array, Array]], first: Callable[[Array, Array], tuple[Array, Array]], grid: Array
-) -> JointError:
-    """Both sides of δ ≤ Σ_h δ^h for two stages of one parameter each, by quadrature.
-
-    δ = ½ ∬ |q(w₂) q(w₁|w₂) − q̃(w₂) q̃(w₁|w₂)| dw₁ dw₂, with q the exact posterior and q̃ the sampler's law. The proof
-    gives more than the proposition: the error of stage 1 enters only as it is on average over q̃(w₂),
-
-      δ ≤ δ² + E_q̃ δ¹(w₂) ≤ δ² + sup δ¹(w₂).
-
-    Args:
-      last: `w₂ -> (q, q̃)`, densities of stage 2.
-      first: `(w₁, w₂) -> (q, q̃)`, conditional densities of stage 1.
-      grid: equally spaced points that hold nearly all the mass of both parameters, (n,); the error is of order 1/n².
-
-    Example:
-      A sampler with the right law but a deviation of 1.1 at stage 1 and a mean that is off by 0.1 at stage 2, where
-      the posterior of stage 1 follows w₂.
-
-      >>> import jax.numpy as jnp
-      >>> from jax.scipy.stats.norm import pdf
-      >>> last = lambda w2: (pdf(w2), pdf(w2, 0.1))
-      >>> first = lambda w1, w2: (pdf(w1, w2 / 2), pdf(w1, w2 / 2, 1.1))
-      >>> error = joint_error(last, first, jnp.linspace(-8, 8, 801))
-      >>> print(f"{error.joint:.3f} <= {error.last:.3f} + {error.first:.3f}")
-      0.061 <= 0.040 + 0.046
-    """
-    spacing = grid[1] - grid[0]
-
-    def variation(p: Array, q: Array) -> Array:
-        return jnp.sum(jnp.abs(p - q)) * spacing / 2
-
-    exact_last, drawn_last = jax.vmap(last)(grid)
-    exact_first, drawn_first = jax.vmap(lambda w2: jax.vmap(lambda w1: first(w1, w2))(grid))(grid)
-    joint = jnp.sum(jnp.abs(exact_last[:, None] * exact_first - drawn_last[:, None] * drawn_first)) * spacing**2 / 2
-    errors = jax.vmap(variation)(exact_first, drawn_first)
-    return JointError(joint, variation(exact_last, drawn_last), jnp.sum(drawn_last * errors) * spacing, jnp.max(errors))
 
 
 def _dot(a: Array, b: Array) -> Array:

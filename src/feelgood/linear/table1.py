@@ -1,10 +1,6 @@
 """The paper's Table 1 as data."""
 
-import math
 from typing import NamedTuple
-
-import numpy as np
-from jax.typing import ArrayLike
 
 
 class RegretRate(NamedTuple):
@@ -53,23 +49,3 @@ TABLE1: tuple[TableRow, ...] = (
 LMC has κ³ there and in Theorem 2, where the theorem it rests on gives κ² (see `feelgood.linear.theory.lmc_schedule`).
 CPS has H², where the corollary gives H^{3/2} to LSVI-ASE without sampling error, from which it differs by a normaliser.
 """
-
-
-def regret_rate(row: TableRow, dimension: ArrayLike, horizon: ArrayLike, num_steps: ArrayLike) -> np.ndarray:
-    """The row's regret rate d^· H^· T^·, without constants and logarithms."""
-    return _monomial(row.regret, (dimension, horizon, num_steps))
-
-
-def sampling_rate(
-    row: TableRow, condition: ArrayLike, num_episodes: ArrayLike, horizon: ArrayLike, dimension: ArrayLike
-) -> np.ndarray:
-    """The row's cumulative sampling complexity κ^· K^· H^· d^· ln(dT)^·, without its constant."""
-    if row.sampling is None:
-        raise ValueError(f"row must be one with a sampling complexity, got {row.name}")
-    log_term = np.log(np.asarray(dimension, float) * np.asarray(horizon) * np.asarray(num_episodes))
-    return _monomial(row.sampling, (condition, num_episodes, horizon, dimension, log_term))
-
-
-def _monomial(exponents: tuple, values: tuple) -> np.ndarray:
-    powers = (np.asarray(value, float) ** exponent for value, exponent in zip(values, exponents, strict=True))
-    return np.asarray(math.prod(powers))

@@ -171,34 +171,35 @@ def test_many_runs_with_their_own_discounts_equal_each_run_alone():
         jax.tree.map(lambda a, b, i=i: np.testing.assert_allclose(a[i], b, rtol=1e-6), together, alone)
 
 
-def chain_example(env):
-    observation = env.reset(jax.random.key(0))[1]
+def chain_example(env, encode=lambda observation: observation):
+    observation = encode(env.reset(jax.random.key(0))[1])
     return Transition(observation, 0, 0.0, False, False, observation, observation)
 
 
 def test_coded_observations_come_back_as_observations():
     env = nchain(6)
-    made = replay(20, chain_example(env), n_step=2, encode=env.encode, decode=env.decode)
+    made = replay(20, chain_example(env, env.encode), n_step=2)
     step, add = jax.jit(env.step), jax.jit(made.add)
     state, (position, observation) = made.init(), env.reset(jax.random.key(0))
     first, seen = observation, []
     for action in (1, 1, 0, 1, 1, 1):
         position, outcome = step(jax.random.key(0), position, action)
-        state = add(state, Transition(observation, action, *outcome[1:], outcome.observation, first))
+        codes = map(env.encode, (observation, outcome.observation, first))
+        state = add(state, Transition(next(codes), action, *outcome[1:], *codes))
         seen.append(np.asarray(observation))
         observation = outcome.observation
     batch = jax.jit(made.take)(state, np.arange(6), DISCOUNT)
-    assert batch.observation.dtype == env.spec.observation_dtype
-    np.testing.assert_array_equal(batch.observation, seen)
-    np.testing.assert_array_equal(batch.next_observation, [*seen[2:], observation, observation])
-    np.testing.assert_array_equal(batch.first_observation, [first] * 6)
+    assert env.decode(batch.observation).dtype == env.spec.observation_dtype
+    np.testing.assert_array_equal(env.decode(batch.observation), seen)
+    np.testing.assert_array_equal(env.decode(batch.next_observation), [*seen[2:], observation, observation])
+    np.testing.assert_array_equal(env.decode(batch.first_observation), [first] * 6)
 
 
 @pytest.mark.parametrize(("coded", "limit"), [(True, 16), (False, 320)])
 def test_a_transition_of_the_long_chain_is_small(coded, limit):
     env = nchain(100)
-    codec = {"encode": env.encode, "decode": env.decode} if coded else {}
-    state = jax.eval_shape(replay(10_000, chain_example(env), **codec).init)
+    example = chain_example(env, env.encode) if coded else chain_example(env)
+    state = jax.eval_shape(replay(10_000, example).init)
     assert sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state.data)) <= limit * 10_000
 
 

@@ -1,8 +1,8 @@
 """A ring of transitions in fixed arrays inside XLA, sampled as n-step transitions.
 
 A transition carries its true successor and the first observation of its episode. So samples stay right after a
-truncation, and after the ring has overwritten the beginning of an episode. The caller chooses a code in which
-observations are stored. Samples are uniform, or in proportion to priorities; see `feelgood.replay.sampling`.
+truncation, and after the ring has overwritten the beginning of an episode. Observations are stored as they are given,
+in a code or not. Samples are uniform, or in proportion to priorities; see `feelgood.replay.sampling`.
 """
 
 from collections.abc import Callable
@@ -69,7 +69,7 @@ class ReplayState(NamedTuple):
     """The contents of the ring.
 
     Attributes:
-      data: a `Transition` of arrays with leading axis `capacity`, observations in code.
+      data: a `Transition` of arrays with leading axis `capacity`.
       head: int32, the slot written next.
       size: int32, the number of slots filled.
       priorities: a `PrioritiesState`; () for uniform sampling.
@@ -113,8 +113,6 @@ def replay(
     *,
     n_step: int = 1,
     priority_exponent: Scalar | None = None,
-    encode: Callable[[Any], Any] = lambda observation: observation,
-    decode: Callable[[Any], Any] = lambda code: code,
 ) -> Replay:
     """Builds a ring of `capacity` transitions.
 
@@ -127,13 +125,11 @@ def replay(
       example: one transition; only shapes and dtypes matter. The ring stores actions and rewards in these dtypes.
       n_step: the most steps that a sample spans.
       priority_exponent: α of prioritised sampling; None for uniform samples without weights.
-      encode: `observation -> code`, applied to one observation before storage; a pytree of arrays either way.
-      decode: `code -> observation`, applied to one code when sampling.
     """
     check_count("capacity", capacity)
     check_count("n_step", n_step)
     slots = sampling(capacity, priority_exponent)
-    shapes = jax.eval_shape(lambda one: _encoded(one, encode), jax.tree.map(jnp.asarray, example))
+    shapes = jax.tree.map(jnp.asarray, example._replace(terminated=False, truncated=False))
 
     def init() -> ReplayState:
         data = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shapes)
@@ -146,7 +142,7 @@ def replay(
         num_new = jnp.shape(transitions.reward)[0]
         # If more arrive than the ring can hold, only the newest are written, and no slot is written twice.
         dropped = max(num_new - capacity, 0)
-        kept = jax.vmap(lambda one: _encoded(one, encode))(jax.tree.map(lambda leaf: leaf[dropped:], transitions))
+        kept = jax.tree.map(lambda leaf: leaf[dropped:], transitions)
         at = (state.head + jnp.arange(dropped, num_new)) % capacity
 
         def write(ring, new):
@@ -167,22 +163,12 @@ def replay(
         return take(state, slot, discount)._replace(weight=weight)
 
     def take(state: ReplayState, slot: ArrayLike, discount: Scalar) -> Batch:
-        return _take(state, slot, discount, capacity, n_step, jax.vmap(decode))
+        return _take(state, slot, discount, capacity, n_step)
 
     def prioritise(state: ReplayState, slot: ArrayLike, priority: ArrayLike) -> ReplayState:
         return state._replace(priorities=slots.prioritise(state.priorities, slot, priority))
 
     return Replay(init, add, add_batch, sample, take, prioritise, lambda state: state.size)
-
-
-def _encoded(transition: Transition, encode: Callable[[Any], Any]) -> Transition:
-    return transition._replace(
-        observation=encode(transition.observation),
-        next_observation=encode(transition.next_observation),
-        first_observation=encode(transition.first_observation),
-        terminated=jnp.asarray(transition.terminated, bool),
-        truncated=jnp.asarray(transition.truncated, bool),
-    )
 
 
 def _uniform_slots(key: PRNGKey, state: ReplayState, capacity: int, batch_size: int) -> Array:
@@ -192,9 +178,7 @@ def _uniform_slots(key: PRNGKey, state: ReplayState, capacity: int, batch_size: 
     return (state.head - 1 - age) % capacity
 
 
-def _take(
-    state: ReplayState, slot: ArrayLike, discount: Scalar, capacity: int, n_step: int, decode: Callable[[Any], Any]
-) -> Batch:
+def _take(state: ReplayState, slot: ArrayLike, discount: Scalar, capacity: int, n_step: int) -> Batch:
     """The n-step transitions that begin at the slots."""
     data, first = state.data, jnp.asarray(slot, jnp.int32) % capacity
     at = lambda ring, slot: jax.tree.map(lambda leaf: leaf.at[slot].get(mode="promise_in_bounds"), ring)
@@ -208,11 +192,11 @@ def _take(
         last, power = jnp.where(alive, here, last), jnp.where(alive, power * jnp.asarray(discount), power)
         alive = alive & ~at(data.terminated, here) & ~at(data.truncated, here) & (i + 1 < num_left)
     return Batch(
-        observation=decode(at(data.observation, first)),
+        observation=at(data.observation, first),
         action=at(data.action, first),
         return_=return_,
         bootstrap_discount=jnp.where(at(data.terminated, last), 0, power),
-        next_observation=decode(at(data.next_observation, last)),
-        first_observation=decode(at(data.first_observation, first)),
+        next_observation=at(data.next_observation, last),
+        first_observation=at(data.first_observation, first),
         slot=first,
     )

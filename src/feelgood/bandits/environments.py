@@ -67,14 +67,7 @@ def _spectral_norm(matrix: Array) -> Array:
     return jnp.sqrt(vector @ (gram @ vector) / (vector @ vector))
 
 
-def wheel(
-    delta: float = 0.95,
-    *,
-    mean_safe: float = 1.2,
-    mean_poor: float = 1.0,
-    mean_rich: float = 50.0,
-    noise_std: float = 0.01,
-) -> Bandit:
+def wheel(delta: float = 0.95, *, noise_std: float = 0.01) -> Bandit:
     """The wheel: one arm is safe, and each of four others is rich in one quadrant of the outer ring.
 
     x is uniform in the unit disc. Arm 0 pays 1.2 everywhere. Arms 1 to 4 pay 1.0, but 50 where ‖x‖ > δ and x lies in
@@ -99,8 +92,7 @@ def wheel(
         x = radius * jnp.stack([jnp.cos(angle), jnp.sin(angle)])
         first, second = x[0] > 0, x[1] > 0
         quadrants = jnp.stack([first & second, first & ~second, ~first & ~second, ~first & second])
-        rich = jnp.where(quadrants & (radius > delta), mean_rich, mean_poor)
-        means = jnp.concatenate([jnp.array([mean_safe]), rich])
+        means = jnp.concatenate([jnp.array([1.2]), jnp.where(quadrants & (radius > delta), 50.0, 1.0)])
         features = jnp.concatenate([jnp.ones(1), x, radius[None]])[None]
         return Round(Context(features), means, means + noise_std * noise.normal(key_noise, (5,)))
 

@@ -15,24 +15,12 @@ from feelgood.bandits.base import Algorithm, Context, Model, choice_probabilitie
 from feelgood.bandits.feel_good import FeelGood
 from feelgood.checks import check_choice, check_count
 
+_EXACT = (exact.lin_ucb, exact.lin_ts, exact.lin_ids, exact.epsilon_greedy, exact.fgts)
+_CHAINS = (chains.lmc_ts, chains.ulmc_ts, chains.baoab_ts, chains.mala_ts, chains.hmc_ts, polya_gamma.polya_gamma_ts)
+_NEURAL = (neural.neural_ucb, neural.neural_ts, neural.neural_linear, neural.neural_greedy)
+_DRAWN = (neural.neural_ensemble, neural.neural_langevin)
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
-    "lin_ucb": exact.lin_ucb,
-    "lin_ts": exact.lin_ts,
-    "lin_ids": exact.lin_ids,
-    "epsilon_greedy": exact.epsilon_greedy,
-    "fgts": exact.fgts,
-    "lmc_ts": chains.lmc_ts,
-    "ulmc_ts": chains.ulmc_ts,
-    "baoab_ts": chains.baoab_ts,
-    "mala_ts": chains.mala_ts,
-    "hmc_ts": chains.hmc_ts,
-    "polya_gamma_ts": polya_gamma.polya_gamma_ts,
-    "neural_ucb": neural.neural_ucb,
-    "neural_ts": neural.neural_ts,
-    "neural_linear": neural.neural_linear,
-    "neural_greedy": neural.neural_greedy,
-    "neural_ensemble": neural.neural_ensemble,
-    "neural_langevin": neural.neural_langevin,
+    make.__name__: make for make in (*_EXACT, *_CHAINS, *_NEURAL, *_DRAWN)
 }
 """Every algorithm by name."""
 

@@ -141,12 +141,6 @@ def truncation(num_steps: int = 4) -> Diagnostic:
     )
 
 
-DIAGNOSTICS: dict[str, Callable[[], Diagnostic]] = {
-    "constant_reward": constant_reward,
-    "discounting": discounting,
-    "two_armed": two_armed,
-    "observation_reward": observation_reward,
-    "credit": credit,
-    "truncation": truncation,
-}
+_ALL = (constant_reward, discounting, two_armed, observation_reward, credit, truncation)
+DIAGNOSTICS: dict[str, Callable[[], Diagnostic]] = {make.__name__: make for make in _ALL}
 """All of them by name, to run an agent over."""

@@ -1,5 +1,6 @@
 """Layers: one matrix product each, with its bias and activation."""
 
+import itertools
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -12,8 +13,7 @@ from feelgood.typing import Array
 
 def cut(flat: Array, counts: Sequence[int]) -> list[Array]:
     """Pieces of a vector, one after the other."""
-    starts = [sum(counts[:i]) for i in range(len(counts))]
-    return [flat[start : start + count] for start, count in zip(starts, counts, strict=True)]
+    return jnp.split(flat, list(itertools.accumulate(counts))[:-1])
 
 
 class OneHot(eqx.Module):

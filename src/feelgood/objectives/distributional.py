@@ -1,5 +1,6 @@
 """Temporal differences of distributions of the return: over fixed atoms, or by their quantiles."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -93,11 +94,8 @@ def categorical_td(atoms: ArrayLike, *, double: bool = False) -> Objective:
       double: whether the online network picks the action that the target network values.
     """
     _check_atoms(atoms)
-
-    def term(q, target_q, params, batch, key):
-        return categorical_losses(q, target_q, params, batch, key, atoms=atoms, double=double)
-
-    return Objective(per_transition=(term,), looks_at=td_looks_at(double))
+    losses = partial(categorical_losses, atoms=atoms, double=double)
+    return Objective(per_transition=(losses,), looks_at=td_looks_at(double))
 
 
 def quantile_losses(
@@ -136,8 +134,5 @@ def quantile_td(*, double: bool = False, kappa: Scalar = 1.0) -> Objective:
       kappa: κ, where the Huber loss becomes linear.
     """
     check_positive("kappa", kappa)
-
-    def term(q, target_q, params, batch, key):
-        return quantile_losses(q, target_q, params, batch, key, double=double, kappa=kappa)
-
-    return Objective(per_transition=(term,), looks_at=td_looks_at(double))
+    losses = partial(quantile_losses, double=double, kappa=kappa)
+    return Objective(per_transition=(losses,), looks_at=td_looks_at(double))

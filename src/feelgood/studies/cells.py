@@ -40,9 +40,7 @@ def check_budget(num_steps: int, num_seeds: int) -> None:
     check_count("num_steps", num_steps, minimum=1000)
     if num_steps % 1000:
         raise ValueError(f"num_steps must be a multiple of 1000, got {num_steps}")
-    check_count("num_seeds", num_seeds)
-    if num_seeds > FIRST_TUNING_SEED:
-        raise ValueError(f"num_seeds must be at most {FIRST_TUNING_SEED}, got {num_seeds}")
+    check_count("num_seeds", num_seeds, maximum=FIRST_TUNING_SEED)
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,9 @@ def varied_trainer(
     schedule: Callable[[Any, Scalar], Any] = constant,
     tally: Tally | None = None,
 ) -> Trainer:
-    """A trainer whose hyper-parameters are `Varied`, so that every run of a batch has its own environment.
+    """A `trainer` whose hyper-parameters are `Varied`, so that every run of a batch has its own environment.
 
-    Args:
-      environment_of: from settings, a pytree of traced arrays, to the environment; its spec must not depend on them.
-      make_agent: as in `trainer`.
-      config: as in `trainer`.
-      schedule: as in `trainer`.
-      tally: as in `trainer`.
+    `environment_of` maps settings, a pytree of traced arrays, to the environment; its spec must not depend on them.
     """
     one = lambda hyper: trainer(environment_of(hyper.environment), make_agent, config, schedule, tally)
     return Trainer(

@@ -56,9 +56,7 @@ class BsuiteStudy(SeedOptions):
         fill_in(self, _PRESETS[self.preset])
         check_names("agents", self.agents, GRIDS)
         read_ids(self.ids)
-        check_count("num_episodes", self.num_episodes)
-        if self.num_episodes > MOST_EPISODES:
-            raise ValueError(f"num_episodes must be at most {MOST_EPISODES}, got {self.num_episodes}")
+        check_count("num_episodes", self.num_episodes, maximum=MOST_EPISODES)
         check_count("num_seeds", self.num_seeds)
         if max(self.seed_list) >= MOST_SEEDS:
             raise ValueError(f"seeds must be below {MOST_SEEDS}, got {max(self.seed_list)}")

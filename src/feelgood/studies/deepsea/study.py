@@ -63,9 +63,7 @@ class DeepSeaStudy(SeedOptions):
         if sorted(set(self.sizes)) != list(self.sizes):
             raise ValueError(f"sizes must increase, got {self.sizes!r}")
         check_count("num_episodes", self.num_episodes)
-        check_count("num_seeds", self.num_seeds)
-        if self.num_seeds > FIRST_TUNING_SEED:
-            raise ValueError(f"num_seeds must be at most {FIRST_TUNING_SEED}, got {self.num_seeds}")
+        check_count("num_seeds", self.num_seeds, maximum=FIRST_TUNING_SEED)
 
 
 _PRESETS: dict[str, dict[str, Any]] = {

@@ -111,12 +111,12 @@ def _diagonal(model, kind: str, scale: Scalar, ridge: Scalar, training: Training
 
 
 def neural_ucb(model: Model, scale: Scalar = 0.1, ridge: Scalar = 1.0, **options) -> Algorithm:
-    """NeuralUCB with the diagonal of its authors' code: f(x_a) + γ·σ_a, σ_a² = λ Σ g_a²/(U·m), U += g²/m.
+    """NeuralUCB with the diagonal of its authors' code: f(x_a) + γ·σ_a, σ_a² = ρ Σ g_a²/(U·m), U += g²/m.
 
     Args:
       model: shape of the features.
       scale: γ ≥ 0.
-      ridge: λ > 0.
+      ridge: ρ > 0.
       **options: as in `neural_greedy`.
 
     References:

@@ -110,7 +110,7 @@ def widths(factor: Array, features: Array) -> Array:
 
 
 def largest_curvature(precision: Array) -> Array:
-    """M ≥ λ_max(P) over all groups, within a factor k^(1/16): ‖P⁸‖^(1/8) in the Frobenius norm, by three squarings."""
+    """M, at least the largest eigenvalue of any P_g and within k^(1/16) of it: ‖P⁸‖^(1/8) in the Frobenius norm."""
 
     def of_group(matrix: Array) -> Array:
         log_scale = jnp.zeros(())

@@ -245,7 +245,7 @@ def _candidates(scheme: Family, curvature: np.ndarray, step_sizes: np.ndarray, f
 def _laws(candidates: _Candidates, curvature: np.ndarray, offset: np.ndarray, num_steps: int):
     """Shift and scale of each mode where the target is N(0, 1), from Aⁿ and Q_n = S − Aⁿ S Aⁿᵀ.
 
-    Aⁿ = ½(λⁿ + μⁿ) I + (λⁿ − μⁿ)/(λ − μ) · (A − ½(λ + μ) I), whose first row is needed.
+    With the eigenvalues p and q, Aⁿ = ½(pⁿ + qⁿ) I + (pⁿ − qⁿ)/(p − q) · (A − ½(p + q) I); its first row is needed.
     """
     first, second = (root**num_steps for root in candidates.roots)
     ratio = np.real((first - second) / (candidates.roots[0] - candidates.roots[1]))

@@ -276,7 +276,7 @@ def lmc_lsvi(
       horizon: H.
       inverse_temperature: β > 0; `lmc_lsvi_temperature` is the theory's.
       num_updates: J; may be traced.
-      step_size: τ in units of 1/(2 λ_max(Λ_h)), the reciprocal of the largest curvature; 0.5 is the paper's.
+      step_size: τ in units of 1/M, M the largest curvature, that of 2Λ_h; 0.5 is the paper's.
       ridge: ρ > 0.
 
     References:

@@ -44,7 +44,7 @@ class Stage(NamedTuple):
     def largest(self) -> Array:
         """M, the largest curvature of the Gaussian part, from above and within d^(1/64) of it.
 
-        λ_max ≤ ‖P³²‖^(1/32) in the Frobenius norm: five squarings, which cost far less than eigenvalues do.
+        M ≤ ‖P³²‖^(1/32) in the Frobenius norm: five squarings, which cost far less than eigenvalues do.
         """
         matrix, log_scale = self.precision, jnp.zeros((), self.precision.dtype)
         for power in (1, 2, 4, 8, 16):

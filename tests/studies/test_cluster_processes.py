@@ -137,7 +137,7 @@ def lead(tmp_path):
         process.communicate()
 
 
-def wait_for(is_so, seconds=120):
+def wait_for(is_so, seconds=600):
     until = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < until
@@ -158,7 +158,7 @@ def test_a_task_that_loses_its_node_goes_on_from_its_checkpoint(cluster, lead, t
     process = lead(cluster.address)
     cluster.add_node(num_cpus=1)
     cluster.remove_node(node, allow_graceful=False)
-    said, _ = process.communicate(timeout=300)
+    said, _ = process.communicate(timeout=600)
     assert process.returncode == 0, said
     assert said.strip().endswith("[0, 24, 24, 24]")
     restarted = [counts for counts in starts(tmp_path).values() if len(counts) > 1]
@@ -182,7 +182,7 @@ def test_a_signal_stops_tasks_after_their_checkpoints(request, lead, tmp_path, s
     kept = {path: path.stat().st_mtime for path in (tmp_path / "cells").glob("*.checkpoint.npz")}
     began = time.time()
     os.killpg(process.pid, signum)  # as a terminal and a scheduler do, to all of them
-    said, _ = process.communicate(timeout=30)
+    said, _ = process.communicate(timeout=600)
     assert time.time() - began < 10
     assert process.returncode == 128 + signum
     assert said.splitlines()[-1] == "stopped; to continue: the same command"
@@ -192,7 +192,7 @@ def test_a_signal_stops_tasks_after_their_checkpoints(request, lead, tmp_path, s
         assert began < path.stat().st_mtime
     assert not (tmp_path / "cells" / ".reached").exists()
     pids = {int(line.split()[2]) for line in (tmp_path / "starts").read_text().splitlines()}
-    wait_for(lambda: not any(is_running(pid) for pid in pids), seconds=10)
+    wait_for(lambda: not any(is_running(pid) for pid in pids))
 
 
 def is_running(pid):
@@ -212,7 +212,7 @@ def test_a_lost_head_ends_the_study_with_one_sentence_and_keeps_its_results(clus
         cluster.head_node.kill_gcs_server(check_alive=False)
     else:
         cluster.head_node.kill_raylet(check_alive=False)
-    said, _ = process.communicate(timeout=90)
+    said, _ = process.communicate(timeout=600)
     assert time.monotonic() - began < 45
     assert process.returncode == 2, said
     *_, last = said.splitlines()
@@ -232,7 +232,7 @@ def test_a_port_of_another_service_is_refused_in_one_sentence(tmp_path):
             f"run nchain --lengths 5 --agents dqn --engine ray --ray-address {address} --output {tmp_path / 'run'}"
         )
         words = [sys.executable, "-m", "feelgood", *command.split()]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
         other.kill()
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith(f"feelgood: ray_address {address} cannot be reached (something else")

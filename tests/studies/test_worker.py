@@ -214,7 +214,7 @@ if __name__ == "__main__":
     with subprocess.Popen([sys.executable, tmp_path / "lead.py"], stdout=subprocess.PIPE, text=True) as process:
         worker = int(process.stdout.readline())
         process.kill()
-    until = time.monotonic() + 20
+    until = time.monotonic() + 600
     while time.monotonic() < until:
         try:
             os.kill(worker, 0)

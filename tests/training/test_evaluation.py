@@ -115,7 +115,7 @@ def test_each_evaluation_equals_the_same_evaluation_alone(num_places, by_themsel
         environment = TASK._replace(make=lambda num_envs, _: ByThemselves(num_envs, log), steps_by_itself=True)
     these = evaluator(environment, num_places)
     try:
-        answers = [future.result(60) for future in asked(these, range(7))]
+        answers = [future.result(600) for future in asked(these, range(7))]
     finally:
         these.close()
     for i, (returns, lengths, num_cut) in enumerate(answers):
@@ -136,9 +136,9 @@ def test_a_failed_evaluation_raises_and_others_continue(action, error):
     try:
         beside, broken, after = asked(these, (1, 5, 6))
         with pytest.raises(error):
-            broken.result(60)
+            broken.result(600)
         for i, future in ((1, beside), (6, after)):
-            np.testing.assert_array_equal(future.result(60)[0], played_by_hand(i)[0])
+            np.testing.assert_array_equal(future.result(600)[0], played_by_hand(i)[0])
     finally:
         these.close()
 
@@ -184,13 +184,13 @@ def test_closing_ends_active_and_waiting_evaluations():
 
 def test_an_evaluation_that_nobody_wants_any_more_is_left_out():
     go_on = threading.Event()
-    environment = TASK._replace(make=lambda *settings: go_on.wait(60) and make(*settings))
+    environment = TASK._replace(make=lambda *settings: go_on.wait(600) and make(*settings))
     these = evaluator(environment)
     try:
         first, unwanted, last = asked(these, range(3))
         assert unwanted.cancel()
         go_on.set()
         for i, future in ((0, first), (2, last)):
-            np.testing.assert_array_equal(future.result(60)[0], played_by_hand(i)[0])
+            np.testing.assert_array_equal(future.result(600)[0], played_by_hand(i)[0])
     finally:
         these.close()

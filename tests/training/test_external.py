@@ -284,7 +284,7 @@ def test_ctrl_c_while_only_evaluations_are_left_keeps_the_training(tmp_path, mon
     seat, keep_end = external_run.Evaluator._seat, external_run.Run._keep_end
 
     def slow(evaluator, place, asked):
-        if not go_on.wait(60):
+        if not go_on.wait(600):
             raise TimeoutError
         seat(evaluator, place, asked)
 
@@ -309,7 +309,7 @@ def test_training_goes_on_while_an_evaluation_takes_its_time(monkeypatch):
     trained, seat, keep_end = threading.Event(), external_run.Evaluator._seat, external_run.Run._keep_end
 
     def slow(evaluator, place, asked):
-        assert trained.wait(20)  # so the training must not wait for it
+        assert trained.wait(600)  # so the training must not wait for it
         seat(evaluator, place, asked)
 
     monkeypatch.setattr(external_run.Evaluator, "_seat", slow)
@@ -531,7 +531,7 @@ def test_a_full_disk_is_one_sentence_before_the_run_and_during_it(tmp_path, monk
 
         patch.setattr(os, "pwrite", refuse_and_tell)
         journal.row(0, np.zeros((4, 4)))
-        assert done.wait(10)
+        assert done.wait(600)
         write_on = lambda: [journal.row(1, np.zeros((4, 4))) for _ in range(100)]
         with pytest.raises(OSError, match=r"cannot be kept .* No space left"):
             write_on()
@@ -624,13 +624,13 @@ def test_a_worker_that_dies_ends_the_run_and_ctrl_c_is_not_for_workers():
         group.send(np.zeros(2, int))
         group.receive()
     second.kill()
-    second.join(10)
+    second.join(600)
     group.send(np.zeros(2, int))
     with pytest.raises((EOFError, OSError)):
         group.receive()
     closing = threading.Thread(target=group.close, daemon=True)
     closing.start()
-    closing.join(20)
+    closing.join(600)
     assert not closing.is_alive()
 
 
@@ -775,7 +775,7 @@ def test_learning_starts_while_actions_are_still_being_chosen(monkeypatch):
     begun, step = threading.Event(), Group._step
 
     def later(group, actions):
-        assert begun.wait(30), "nobody learns while a group waits for its actions"
+        assert begun.wait(600), "nobody learns while a group waits for its actions"
         return step(group, actions)
 
     learn = external_run.Run._learn

@@ -101,9 +101,8 @@ def test_the_options_of_a_study_are_listed_with_their_meaning(capsys):
     assert "--num-seeds" in out
     assert "Number of fresh seeds for the results" in out
     # Everyday options come first, those of the engine last.
-    places = [
-        out.index(f" {option} ") for option in ("--preset", "--num-seeds", "--output", "--engine", "--ray-address")
-    ]
+    order = ("--preset", "--num-seeds", "--seeds", "--output", "--engine", "--ray-address")
+    places = [out.index(f" {option} ") for option in order]
     assert places == sorted(places)
 
 

@@ -57,7 +57,7 @@ class Model(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What an algorithm sees before it picks an arm.
+    """The information that an algorithm has when it picks an arm.
 
     Attributes:
       features: (A, k), or (1, k) if all arms see the same vector.

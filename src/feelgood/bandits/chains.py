@@ -25,7 +25,7 @@ from feelgood.typing import Array, PRNGKey, Scalar
 
 
 class Chain(NamedTuple):
-    """How a round samples.
+    """The sampler of a round.
 
     Attributes:
       sampler: `(t, M) -> Sampler` for round t = 1, 2, … and largest curvature M of the quadratic. It targets

@@ -16,7 +16,7 @@ from feelgood.typing import Array, PRNGKey
 
 
 class Training(NamedTuple):
-    """How the perceptron learns.
+    """Training settings of the perceptron.
 
     Attributes:
       width: hidden units of each layer.
@@ -131,7 +131,7 @@ def values_and_norms(model: Model, net: Any, diagonal: Any, features: Array) -> 
 
 
 class Parts(NamedTuple):
-    """What all neural algorithms share: model, layer sizes, an empty replay, keeping a reward, drawing a minibatch."""
+    """The parts that all neural algorithms share: model, layer sizes, and functions of the replay."""
 
     model: Model
     sizes: list[int]

@@ -1,4 +1,4 @@
-"""A bandit in service: asked for actions with probabilities, told rewards, saved and loaded."""
+"""A bandit in service: it chooses arms with probabilities, learns from rewards, and can be saved and loaded."""
 
 import json
 from collections.abc import Callable

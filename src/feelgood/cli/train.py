@@ -67,7 +67,7 @@ class TrainOptions:
     form: Form = "released"
     """Form of the adaptive samplers, those with a bias_factor; see `feelgood.agents.Options`."""
     critic: Critic = "mean"
-    """What the network estimates: the mean return, or its distribution, categorical as in C51 or quantile as in IQN."""
+    """Output of the network: the mean return, or its distribution, categorical as in C51 or quantile as in IQN."""
     output: Path = Path("runs/train")
     """Folder for curves, policy, checkpoints and manifest; unfinished training there is continued."""
     tensorboard: bool = False
@@ -210,7 +210,7 @@ def run(options: TrainOptions) -> list[str]:
 
 
 def _advice(result: Any, options: TrainOptions) -> list[str]:
-    """What to try if an agent has not learnt, and commands that read the results."""
+    """Advice if an agent has not learnt, and commands that read the results."""
     stuck = result.not_above_random()
     lines = [sentence for _, sentence in stuck]
     if stuck:

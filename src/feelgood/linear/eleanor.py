@@ -15,7 +15,7 @@ _TOLERANCE = 1e-4  # relative; values closer than this count as the same maximum
 
 
 class EleanorFacts(NamedTuple):
-    """How the search of an episode went.
+    """Facts about the search of an episode.
 
     Attributes:
       objective: the largest value of the first state that was found.
@@ -103,7 +103,7 @@ def eleanor(
             return jnp.max(eleanor_values(model, radius, offsets)[0, first_state])
 
         def maximiser(extra: Array, truncate, otherwise: Array) -> Array:
-            """Of the linearisation at `extra`, added to ⟨ŵ, φ⟩; `otherwise` at stages that do not matter to it."""
+            """The maximiser of the linearisation at `extra`, added to ⟨ŵ, φ⟩; `otherwise` at stages without effect."""
             value = lambda extra: jnp.max(value_iteration(model, extra, truncate)[0, first_state])
             gradient = jnp.einsum("hsa,hsad->hd", jax.grad(value)(extra), model.directions, precision="highest")
             norms = jnp.linalg.norm(gradient, axis=-1, keepdims=True)

@@ -44,12 +44,12 @@ class LinearMDP(NamedTuple):
 
     @property
     def num_states(self) -> int:
-        """Of one stage."""
+        """Number of states, the same in every stage."""
         return self.features.shape[0]
 
     @property
     def num_actions(self) -> int:
-        """In every state."""
+        """Number of actions, the same in every state."""
         return self.features.shape[1]
 
     @property

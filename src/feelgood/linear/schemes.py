@@ -67,7 +67,7 @@ class Stage(NamedTuple):
 
 
 class Scheme(NamedTuple):
-    """How to sample a stage.
+    """A way to sample a stage.
 
     Attributes:
       sampler: `stage -> Sampler`.

@@ -48,7 +48,7 @@ def write_table(path: Path, table: pd.DataFrame, about: Mapping[str, Any] | None
     from pyarrow import parquet
 
     content = pa.Table.from_pandas(table, preserve_index=False)
-    # Of the table as it will be read: NaN comes in several bit patterns, of which Parquet keeps one.
+    # The hash is that of the table as it will be read: NaN has several bit patterns, and Parquet keeps one of them.
     own = {_HASH: _hash_of(path.name, content.to_pandas()), _ABOUT: json.dumps(about or {}, default=str).encode()}
     content = content.replace_schema_metadata({**(content.schema.metadata or {}), **own})
     atomically(path, lambda partial: parquet.write_table(content, partial, compression="zstd"))

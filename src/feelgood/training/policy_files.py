@@ -75,7 +75,7 @@ def save_policy(folder: str | Path, policy: Policy) -> list[Path]:
 
 
 def _frames(environment: ExternalEnvironment) -> dict[str, Any] | None:
-    """What acting without the environment needs; None if observations have to be stacked or decoded."""
+    """The facts that acting without the environment needs; None if observations have to be stacked or decoded."""
     if environment.stack > 1 or environment.decode is not ExternalEnvironment._field_defaults["decode"]:
         return None
     bound = np.broadcast_to(np.asarray(environment.observation_bound, float), environment.frame_shape).ravel()

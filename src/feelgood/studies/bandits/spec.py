@@ -25,11 +25,11 @@ class BanditsStudy(SeedOptions):
     logistic algorithms, and linear and neural ones on data sets (with the extra data). data: the data sets alone, with
     fewer seeds and rounds."""
     parts: tuple[str, ...] = ()
-    """Of curves, weights (regret against λ with exact draws), errors (sampling error by round); the preset's if not
+    """Parts: curves, weights (regret against λ with exact draws), errors (sampling error by round); the preset's if not
     given."""
     problems: tuple[str, ...] = ()
-    """Of linear-20d, linear-40d, logistic-20d, wheel-0.5 to wheel-0.99, iris, wine, breast_cancer, digits, mushroom,
-    magic, penbased, satimage; the preset's if not given."""
+    """Problems: linear-20d, linear-40d, logistic-20d, wheel-0.5 to wheel-0.99, iris, wine, breast_cancer, digits,
+    mushroom, magic, penbased, satimage; the preset's if not given."""
     algorithms: tuple[str, ...] = ()
     """Names of algorithms; the preset's if not given: in default, neural ones on data sets only, and there with three
     linear ones. Those that do not suit a problem are left out there."""

@@ -11,6 +11,7 @@ from feelgood.bandits import FeelGood, Model, datasets
 from feelgood.bandits.base import Context
 from feelgood.bandits.feel_good import Past
 from feelgood.studies.bandits import algorithms, figures, parts, released, spec, study, tables
+from feelgood.studies.seeds import tuning_range
 
 
 def test_every_name_can_be_made_on_every_problem_that_it_suits():
@@ -42,7 +43,7 @@ def test_bad_options_give_one_sentence(options, sentence):
 def test_tuning_seeds_and_reporting_seeds_never_meet():
     for preset in ("quick", "default", "data"):
         options = spec.BanditsStudy(preset=preset)
-        assert not set(spec.tuning_seeds(options)) & set(range(options.num_seeds))
+        assert not set(tuning_range(options)) & set(range(options.num_seeds))
 
 
 def test_the_whole_study_has_the_data_sets_whose_packages_are_installed(monkeypatch):

@@ -467,7 +467,7 @@ def test_a_group_tallies_episodes_and_changes_of_action():
         last = steps[starts[-1] + 1 :]
         if len(last) == LENGTHS[(len(starts) - 1) % 3]:
             num_ended, ended_return = num_ended + 1, ended_return + sum(r for *_, r in last)
-    assert group.tally == (num_ended, ended_return, num_followed, num_changes)
+    assert group.counts == (num_ended, ended_return, num_followed, num_changes)
     assert 0 < num_changes < num_followed
 
 

@@ -1,6 +1,7 @@
 """Seeds of a study: reporting seeds from its options, apart from tuning seeds."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from feelgood.pairs import read_seeds
 from feelgood.studies.engine import EngineOptions
@@ -27,3 +28,8 @@ class SeedOptions(EngineOptions):
     def seed_list(self) -> list[int]:
         """The seeds as numbers."""
         return read_seeds(self.seeds) if self.seeds else list(range(vars(self)["num_seeds"]))
+
+
+def tuning_range(study: Any) -> range:
+    """The first `study.tuning_seeds` tuning seeds; results are never reported on them."""
+    return range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + study.tuning_seeds)

@@ -33,7 +33,7 @@ from feelgood.training.config import ExternalConfig
 from feelgood.training.curve import Curve, Point
 from feelgood.training.evaluation import Evaluator
 from feelgood.training.external_steps import ExternalSteps
-from feelgood.training.group import Group, Tally
+from feelgood.training.group import Counts, Group
 from feelgood.training.journal import Journal
 from feelgood.typing import Array
 
@@ -193,7 +193,7 @@ class Run:
 
     def _evaluate(self) -> None:
         """Adds a point to the curve: training statistics now, the evaluation return later."""
-        tally = Tally(*(sum(values) for values in zip(*(group.tally for group in self.groups), strict=True)))
+        counts = Counts(*(sum(values) for values in zip(*(group.counts for group in self.groups), strict=True)))
         mean = lambda total, count: total / count if count else np.nan
         is_finite = bool(self.steps.is_finite(self.agent))
         potential = float(np.mean(jax.device_get(self.potentials))) if self.potentials else np.nan
@@ -202,9 +202,9 @@ class Run:
             return_=np.nan,
             return_spread=np.nan,
             episode_length=np.nan,
-            training_return=mean(tally.ended_return, tally.num_ended),
-            num_episodes=tally.num_ended,
-            action_changes=mean(tally.num_changes, tally.num_followed),
+            training_return=mean(counts.ended_return, counts.num_ended),
+            num_episodes=counts.num_ended,
+            action_changes=mean(counts.num_changes, counts.num_followed),
             potential=potential,
             seconds=self._counted().seconds,
             is_finite=is_finite,
@@ -212,7 +212,7 @@ class Run:
         self.curve.add(point)
         self.potentials = []
         for group in self.groups:
-            group.tally = Tally()
+            group.counts = Counts()
         if is_finite:
             policy = policy_of(self.agent)
             if self.journal is not None:

@@ -12,7 +12,7 @@ from feelgood.envs.external import ExternalEnvironment
 from feelgood.replay.frames import Arrival
 
 
-class Tally(NamedTuple):
+class Counts(NamedTuple):
     """Training statistics.
 
     Attributes:
@@ -36,13 +36,13 @@ class Group:
       num_lanes: environments in the group.
 
     Attributes:
-      tally: statistics since it was last set to `Tally()`.
+      counts: statistics since it was last set to `Counts()`.
       seconds_waiting: time that its thread has waited for actions.
       seconds_stepping: time that its steps have taken.
     """
 
     def __init__(self, environment: ExternalEnvironment, num_lanes: int):
-        self.tally = Tally()
+        self.counts = Counts()
         self.seconds_waiting = self.seconds_stepping = 0.0
         self._environment, self._num_lanes = environment, num_lanes
         self._env: Any = environment.make(num_lanes, True)
@@ -108,11 +108,11 @@ class Group:
         self._returns += rewards
         follows = self._acted & ~is_first
         before, self._acted, self._actions = self._actions, ~is_first, actions
-        self.tally = Tally(
-            self.tally.num_ended + int(self._ended.sum()),
-            self.tally.ended_return + float(self._returns[self._ended].sum()),
-            self.tally.num_followed + int(follows.sum()),
-            self.tally.num_changes + int((follows & (actions != before)).sum()),
+        self.counts = Counts(
+            self.counts.num_ended + int(self._ended.sum()),
+            self.counts.ended_return + float(self._returns[self._ended].sum()),
+            self.counts.num_followed + int(follows.sum()),
+            self.counts.num_changes + int((follows & (actions != before)).sum()),
         )
         self._returns[self._ended] = 0
         reward = np.asarray(rewards, np.float32)

@@ -15,8 +15,9 @@ from feelgood.parallel import over_devices
 from feelgood.samplers import diagnostics
 from feelgood.studies import short
 from feelgood.studies.bandits.algorithms import ENTRIES, NEURAL, constants, grid, problem, suits, usual
-from feelgood.studies.bandits.spec import BanditsStudy, tuning_seeds
+from feelgood.studies.bandits.spec import BanditsStudy
 from feelgood.studies.engine import Plan
+from feelgood.studies.seeds import tuning_range
 
 WEIGHTS = {  # by the exponent p of λ_t = λ·(1 + t)^−p
     0.0: (0.0, 0.003, 0.01, 0.03, 0.1, 0.3),
@@ -107,7 +108,7 @@ def _in_words(key: str, value: float, choices: Sequence[float]) -> str:
 
 def _tuning_runs(study: BanditsStudy, algorithm: str) -> tuple[int, Sequence[int]]:
     """Rounds and seeds of tuning: at most 2,000 and four for networks, whose grids are large and rounds slow."""
-    seeds = tuning_seeds(study)
+    seeds = tuning_range(study)
     return (min(study.tuning_rounds, 2000), seeds[:4]) if algorithm in NEURAL else (study.tuning_rounds, seeds)
 
 

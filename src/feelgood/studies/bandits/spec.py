@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_names
 from feelgood.studies.presets import PresetInt, fill_in
-from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
+from feelgood.studies.seeds import SeedOptions
 
 WHEELS = ("wheel-0.5", "wheel-0.7", "wheel-0.9", "wheel-0.95", "wheel-0.99")
 DATA = ("iris", "wine", "breast_cancer", "digits", "mushroom", "magic", "penbased", "satimage")
@@ -86,11 +86,6 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "tuning_seeds": 4,
     },
 }
-
-
-def tuning_seeds(study: BanditsStudy) -> range:
-    """Seeds that settings are tuned on; results are never reported on them."""
-    return range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + study.tuning_seeds)
 
 
 def missing_data() -> dict[str, str]:

@@ -12,9 +12,10 @@ Three parts, each a table and a figure:
 from pathlib import Path
 from typing import Any
 
-from feelgood.studies.bandits.spec import PARTS, BanditsStudy, left_out, tuning_seeds
+from feelgood.studies.bandits.spec import PARTS, BanditsStudy, left_out
 from feelgood.studies.engine import run_plans
 from feelgood.studies.output import write_files
+from feelgood.studies.seeds import tuning_range
 
 _WHAT = {
     "curves": "cumulative regret at marked rounds, a row per problem, algorithm, seed and round",
@@ -40,7 +41,7 @@ def run(study: BanditsStudy, report=print) -> list[Path]:
     missing = left_out(study)
     if missing:
         report(missing)
-    seeds = {"reporting": study.seed_list, "tuning": tuning_seeds(study)}
+    seeds = {"reporting": study.seed_list, "tuning": tuning_range(study)}
     with store.recorded(study.output, "bandits", study, seeds=seeds, files=FILES) as facts:
         paths: list[Path] = []
         tables: dict[str, Any] = {}

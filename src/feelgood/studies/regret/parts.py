@@ -14,7 +14,8 @@ from feelgood.linear.errors import feel_good_error, stage_error
 from feelgood.parallel import over_devices
 from feelgood.studies import short
 from feelgood.studies.engine import Plan
-from feelgood.studies.regret.spec import RegretStudy, tuning_seeds
+from feelgood.studies.regret.spec import RegretStudy
+from feelgood.studies.seeds import tuning_range
 
 # Sizes of the hypercube instance at which exponents are measured; the first is the base of both.
 DIMENSIONS = (5, 3, 4, 7)
@@ -66,7 +67,7 @@ def _tuned(study: RegretStudy, mdp_name: str, algorithm: str) -> Plan:
 
 
 def _tuning_table(study: RegretStudy, mdp_name: str, algorithm: str, points: Sequence[Mapping[str, float]]):
-    regret = _regrets(mdps.SUITE[mdp_name](), algorithm, study.num_episodes, points, tuning_seeds(study))
+    regret = _regrets(mdps.SUITE[mdp_name](), algorithm, study.num_episodes, points, tuning_range(study))
     return pd.DataFrame(points).assign(regret=regret.sum(-1).mean(-1))
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_names
 from feelgood.studies.presets import PresetInt, fill_in
-from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
+from feelgood.studies.seeds import SeedOptions
 
 PARTS = ("curves", "exponents", "budget", "errors", "complexity")
 
@@ -62,8 +62,3 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "num_seeds": 32,
     },
 }
-
-
-def tuning_seeds(study: RegretStudy) -> range:
-    """Seeds for tuning scales; they are never used for reporting."""
-    return range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + study.tuning_seeds)

@@ -17,7 +17,8 @@ from typing import Any
 
 from feelgood.studies.engine import run_plans
 from feelgood.studies.output import write_files
-from feelgood.studies.regret.spec import PARTS, RegretStudy, tuning_seeds
+from feelgood.studies.regret.spec import PARTS, RegretStudy
+from feelgood.studies.seeds import tuning_range
 
 _DESCRIPTIONS = {
     "curves": "cumulative regret at marked episodes, a row per MDP, algorithm, constants, seed and episode",
@@ -50,7 +51,7 @@ def run(study: RegretStudy, report=print) -> list[Path]:
         "errors": charts.errors,
         "complexity": charts.complexity,
     }
-    seeds = {"reporting": study.seed_list, "tuning": tuning_seeds(study)}
+    seeds = {"reporting": study.seed_list, "tuning": tuning_range(study)}
     with store.recorded(study.output, "regret", study, seeds=seeds, files=FILES) as facts:
         paths: list[Path] = []
         tables: dict[str, Any] = {}

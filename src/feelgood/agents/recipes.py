@@ -66,13 +66,7 @@ _FEEL_GOOD_RAW = {"feel_good_weight": 1e-3}
 ZOO: dict[str, Recipe] = {
     "fg_ulmcdqn": Recipe(
         zoo.fg_ulmcdqn,
-        {
-            "step_size": 1e-3,
-            "inverse_temperature": 1e10,
-            **_BIAS,
-            "friction": 0.1,
-            "feel_good_weight": 0.1,
-        },
+        {"step_size": 1e-3, "inverse_temperature": 1e10, **_BIAS, "friction": 0.1, "feel_good_weight": 0.1},
         config=_LANGEVIN_CONFIG,
         atari={**_UNDERDAMPED_ATARI, **_FEEL_GOOD_ATARI},
         raw={**_UNDERDAMPED_RAW, **_FEEL_GOOD_RAW},

@@ -270,11 +270,7 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
         is_scaled=True,
     )
     powers = jnp.asarray(hyper["horizon_spread"]) ** (1 - jnp.arange(num_members) / max(num_members - 1, 1))
-    settings: dict[str, Any] = {
-        "double": options.double,
-        "discount_powers": powers,
-        "action_gap": hyper["action_gap"],
-    }
+    settings: dict[str, Any] = {"double": options.double, "discount_powers": powers, "action_gap": hyper["action_gap"]}
     critic = QCritic(network, objectives.td(**settings), partial(objectives.td_errors, **settings))
     exploration = one_draw_an_episode(num_members, hyper["dither"])
     # A large network evaluates a whole minibatch of starts together with the other observations.

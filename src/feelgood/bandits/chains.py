@@ -48,12 +48,7 @@ class ChainState(NamedTuple):
 
 
 def chain_ts(
-    model: Model,
-    chain: Chain,
-    feel_good: FeelGood | None = None,
-    *,
-    common_context: bool | None = None,
-    **fit,
+    model: Model, chain: Chain, feel_good: FeelGood | None = None, *, common_context: bool | None = None, **fit
 ) -> Algorithm:
     """Thompson sampling with any sampler, from any potential that is quadratic plus a feel-good term.
 

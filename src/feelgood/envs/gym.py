@@ -62,13 +62,7 @@ class GymEnv(gymnasium.Env):
             raise ValueError(f"action must be a whole number from 0 to {num_actions - 1}, got {action!r}")
         self._key, key = jax.random.split(self._key)
         self._state, step = self._step(key, self._state, action)
-        return (
-            np.array(step.observation),
-            float(step.reward),
-            bool(step.terminated),
-            bool(step.truncated),
-            {},
-        )
+        return np.array(step.observation), float(step.reward), bool(step.terminated), bool(step.truncated), {}
 
 
 class NChainEnv(GymEnv):

@@ -78,12 +78,7 @@ def _opt_rlsvi(features, horizon, num_episodes, scales) -> Learner:
     sigma, lower, upper = opt_rlsvi_constants(features.shape[-1], horizon, num_episodes)
     scale = scales["noise"]
     return opt_rlsvi(
-        features,
-        horizon,
-        noise_scale=scale * sigma,
-        lower=lower / scale,
-        upper=upper / scale,
-        ridge=scales["ridge"],
+        features, horizon, noise_scale=scale * sigma, lower=lower / scale, upper=upper / scale, ridge=scales["ridge"]
     )
 
 

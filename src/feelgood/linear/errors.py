@@ -143,9 +143,7 @@ def feel_good_error(
         gaps = values - values[action]
         error = stage_error_of_modes(kernel, curvature, start - tilt, num_steps, beta)
         target = _tilt_error(
-            gaps + _dot(contrasts, tilt),
-            jnp.sqrt(_dot(contrasts**2, 1 / (beta * curvature))),
-            beta * weight,
+            gaps + _dot(contrasts, tilt), jnp.sqrt(_dot(contrasts**2, 1 / (beta * curvature))), beta * weight
         )
         chain = _chain_error(kernel, curvature, start - tilt, tilt, num_steps, contrasts, gaps, weight)
         slack = target + chain

@@ -60,12 +60,7 @@ def _uniform(key: PRNGKey) -> Callable[[tuple[int, ...]], Array]:
     return lambda shape: jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
 
 
-def mlp(
-    key: PRNGKey,
-    observation_shape: int | Sequence[int],
-    hidden: Sequence[int],
-    num_actions: int,
-) -> MLP:
+def mlp(key: PRNGKey, observation_shape: int | Sequence[int], hidden: Sequence[int], num_actions: int) -> MLP:
     """Builds a multi-layer perceptron with ReLU.
 
     Weights and biases start uniform in ±1/√num_inputs of their layer, PyTorch's default; `he_weights` makes them He's.
@@ -205,12 +200,7 @@ def categorical(model: Any, num_atoms: int) -> Categorical:
 
 
 def implicit_quantiles(
-    key: PRNGKey,
-    trunk: Any,
-    make_head: Callable[[int], Any],
-    *,
-    num_fractions: int = 64,
-    num_cosines: int = 64,
+    key: PRNGKey, trunk: Any, make_head: Callable[[int], Any], *, num_fractions: int = 64, num_cosines: int = 64
 ) -> ImplicitQuantiles:
     """Builds an implicit quantile network (Dabney et al., 2018).
 

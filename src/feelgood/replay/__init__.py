@@ -3,13 +3,4 @@
 from feelgood.replay.priorities import Priorities, PrioritiesState, priorities
 from feelgood.replay.transitions import Batch, Replay, ReplayState, Transition, replay
 
-__all__ = [
-    "Batch",
-    "Priorities",
-    "PrioritiesState",
-    "Replay",
-    "ReplayState",
-    "Transition",
-    "priorities",
-    "replay",
-]
+__all__ = ["Batch", "Priorities", "PrioritiesState", "Replay", "ReplayState", "Transition", "priorities", "replay"]

@@ -107,13 +107,7 @@ class Replay(NamedTuple):
     num_data: Callable[[ReplayState], Array]
 
 
-def replay(
-    capacity: int,
-    example: Transition,
-    *,
-    n_step: int = 1,
-    priority_exponent: Scalar | None = None,
-) -> Replay:
+def replay(capacity: int, example: Transition, *, n_step: int = 1, priority_exponent: Scalar | None = None) -> Replay:
     """Builds a ring of `capacity` transitions.
 
     A sample spans m = n_step steps, or fewer if the episode ends (terminated or truncated) or the newest transition is

@@ -41,11 +41,7 @@ def _init(params: Params) -> UnderdampedState:
 
 @schedulable
 def underdamped(
-    step_size: StepSize,
-    friction: Scalar = 1.0,
-    inverse_temperature: Scalar = 1.0,
-    *,
-    normal: Normal = noise.normal,
+    step_size: StepSize, friction: Scalar = 1.0, inverse_temperature: Scalar = 1.0, *, normal: Normal = noise.normal
 ) -> Sampler:
     r"""Underdamped Langevin Monte Carlo (ULMC), the explicit Euler scheme.
 
@@ -151,11 +147,7 @@ def _horner(coefficients: list[float], x: Array) -> Array:
 
 @schedulable
 def underdamped_exact(
-    step_size: StepSize,
-    friction: Scalar = 1.0,
-    inverse_temperature: Scalar = 1.0,
-    *,
-    normal: Normal = noise.normal,
+    step_size: StepSize, friction: Scalar = 1.0, inverse_temperature: Scalar = 1.0, *, normal: Normal = noise.normal
 ) -> Sampler:
     r"""ULMC integrated in closed form over each step, the gradient frozen at its start.
 

@@ -186,15 +186,7 @@ def load_policy(
     state = _read(folder, about["arrays"], like)
     training = about["training"] if isinstance(about.get("training"), dict) else {}
     return Policy(
-        environment,
-        make_agent,
-        hyper,
-        state,
-        about["agent"],
-        origin,
-        options,
-        about["num_chains"],
-        training=training,
+        environment, make_agent, hyper, state, about["agent"], origin, options, about["num_chains"], training=training
     )
 
 

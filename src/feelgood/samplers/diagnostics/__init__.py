@@ -6,12 +6,7 @@ from feelgood.samplers.diagnostics.chains import (
     effective_sample_size,
     split_rhat,
 )
-from feelgood.samplers.diagnostics.distances import (
-    kl,
-    total_variation,
-    total_variation_of_modes,
-    wasserstein2,
-)
+from feelgood.samplers.diagnostics.distances import kl, total_variation, total_variation_of_modes, wasserstein2
 from feelgood.samplers.diagnostics.export import to_arviz
 from feelgood.samplers.diagnostics.kernels import (
     Kernel,

@@ -79,10 +79,7 @@ def underdamped_exact_kernel(step_size: Scalar, friction: Scalar, inverse_temper
 
 
 def underdamped_splitting_kernel(
-    step_size: Scalar,
-    friction: Scalar,
-    inverse_temperature: Scalar,
-    scheme: Literal["BAOAB", "OBABO"] = "BAOAB",
+    step_size: Scalar, friction: Scalar, inverse_temperature: Scalar, scheme: Literal["BAOAB", "OBABO"] = "BAOAB"
 ) -> Kernel:
     """Splitting into kicks B, drifts A and the thermostat O, each solved exactly.
 

@@ -127,7 +127,7 @@ LOGISTIC = {
             model, prior_precision=hyper["ridge"], temperature=hyper["heat"], window=256
         ),
         {"heat": (0.03, 0.1, 0.3, 1.0), "ridge": (1.0,)},
-    ),
+    )
 }
 RELEASED = {
     "released_lin_ucb": Entry("LinUCB, as released", released.lin_ucb, {}),

@@ -70,13 +70,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "tuning_rounds": 500,
         "tuning_seeds": 4,
     },
-    "default": {
-        "parts": PARTS,
-        "num_rounds": 10_000,
-        "num_seeds": 100,
-        "tuning_rounds": 3000,
-        "tuning_seeds": 16,
-    },
+    "default": {"parts": PARTS, "num_rounds": 10_000, "num_seeds": 100, "tuning_rounds": 3000, "tuning_seeds": 16},
     "data": {
         "parts": ("curves",),
         "problems": DATA_SETS,

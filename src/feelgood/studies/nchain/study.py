@@ -31,10 +31,7 @@ _ADAPTIVE: dict[str, tuple[float, ...]] = {
 }
 _FRICTION = {"friction": (1.0, 0.1, 0.01)}
 _FEEL_GOOD = {"feel_good_weight": (1.0, 0.1, 0.01)}
-_NOISY: dict[str, tuple[float, ...]] = {
-    "step_size": (1e-1, 1e-2, 1e-3),
-    "inverse_temperature": (1e10, 1e6, 1e4),
-}
+_NOISY: dict[str, tuple[float, ...]] = {"step_size": (1e-1, 1e-2, 1e-3), "inverse_temperature": (1e10, 1e6, 1e4)}
 _RATES: dict[str, tuple[float, ...]] = {"step_size": (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4)}
 
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
@@ -52,11 +49,7 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
         "final_epsilon": (0.0,),
     },
     "noisynet_dqn": _RATES,
-    "steady_fg_ulmcdqn": {
-        "step_size": (1e-2, 3e-3),
-        "friction": (1.0, 0.3),
-        "feel_good_weight": (0.1, 0.05, 0.03),
-    },
+    "steady_fg_ulmcdqn": {"step_size": (1e-2, 3e-3), "friction": (1.0, 0.3), "feel_good_weight": (0.1, 0.05, 0.03)},
     "prioritized_dqn": _RATES,
     "c51": _RATES,
     "iqn": _RATES,
@@ -129,18 +122,8 @@ class NChainStudy(CellOptions):
 
 
 _PRESETS: dict[str, dict[str, Any]] = {
-    "quick": {
-        "lengths": (25,),
-        "agents": ("fg_ulmcdqn", "ulmcdqn", "dqn"),
-        "num_steps": 10_000,
-        "num_seeds": 20,
-    },
-    "default": {
-        "lengths": (25, 50, 75, 100),
-        "agents": tuple(GRIDS),
-        "num_steps": 100_000,
-        "num_seeds": 20,
-    },
+    "quick": {"lengths": (25,), "agents": ("fg_ulmcdqn", "ulmcdqn", "dqn"), "num_steps": 10_000, "num_seeds": 20},
+    "default": {"lengths": (25, 50, 75, 100), "agents": tuple(GRIDS), "num_steps": 100_000, "num_seeds": 20},
     "paper": {
         "lengths": (25, 50, 75, 100),
         "agents": _NINE,

@@ -57,8 +57,5 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "num_episodes": 300,
         "num_seeds": 20,
     },
-    "default": {
-        "num_episodes": 1000,
-        "num_seeds": 32,
-    },
+    "default": {"num_episodes": 1000, "num_seeds": 32},
 }

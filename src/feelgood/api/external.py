@@ -163,9 +163,7 @@ def train_external(
     rows, last, best = [], [], []
 
     def row(seed: int, point: Point) -> dict[str, Any]:
-        names = {"return_": "return", "is_finite": "finite"}
-        fields = {names.get(name, name): value for name, value in point._asdict().items()}
-        return {**about, "seed": seed, **fields, "random_return": random}
+        return {**about, "seed": seed, **point.row(), "random_return": random}
 
     def report_point(seed: int, point: Point) -> None:
         report(seed, row(seed, point))

@@ -53,7 +53,6 @@ class ExternalEnvironment(NamedTuple):
       frame_dtype: NumPy dtype of a frame.
       num_actions: actions are the integers below it.
       stack: frames in an observation; 1 for no axis of frames.
-      frames_per_step: emulator frames in one step, for tables and budgets.
       decode: `stored -> observation`, the input of a network; any leading axes.
       transform_reward: `reward -> reward`, applied to the rewards of training; evaluation uses raw rewards.
       reset_lanes: `(env, is_reset) -> frames`, begins new episodes in the lanes marked by bool (num_envs,) and returns
@@ -70,7 +69,6 @@ class ExternalEnvironment(NamedTuple):
     frame_dtype: Any
     num_actions: int
     stack: int = 1
-    frames_per_step: int = 1
     decode: Callable[[Array], Array] = _identity
     transform_reward: Callable[[Array], Array] = _unchanged
     reset_lanes: Callable[[VectorEnv, np.ndarray], Any] | None = None
@@ -160,7 +158,6 @@ def atari(
         np.dtype(np.uint8),
         num_actions,
         stack=4,
-        frames_per_step=4,
         decode=decode,
         transform_reward=sign if clip_rewards else _unchanged,
         reset_lanes=lambda env, is_reset: env.reset(options={"reset_mask": is_reset})[0],

@@ -31,11 +31,6 @@ class Sink(NamedTuple):
     close: Callable[[], None]
 
 
-def nothing() -> Sink:
-    """A sink that discards everything."""
-    return Sink(lambda step, values: None, lambda: None)
-
-
 def guarded(name: str, begin: Callable[[], Sink]) -> Sink:
     """A sink that cannot stop a run: its first failure becomes a warning, and later values are dropped.
 

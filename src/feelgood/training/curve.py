@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -40,6 +40,11 @@ class Point(NamedTuple):
     potential: float
     seconds: float
     is_finite: bool
+
+    def row(self) -> dict[str, Any]:
+        """The fields by the names of columns in tables of curves."""
+        names = {"return_": "return", "is_finite": "finite"}
+        return {names.get(name, name): value for name, value in self._asdict().items()}
 
 
 class Curve:

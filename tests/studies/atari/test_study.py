@@ -259,7 +259,7 @@ def fake_runs(monkeypatch):
             (folder / "state.npz").write_text("a checkpoint")
             ran.append((run, folder))
             points = [
-                SimpleNamespace(
+                Point(
                     step=step,
                     return_=float(score(run)) if step else 100.0,
                     return_spread=1.0,

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.stats import linregress
 
 from feelgood.figures.style import label
 from feelgood.studies.output import markdown_table
@@ -61,12 +62,9 @@ def fit(summary: pd.DataFrame) -> Fit | None:
     known = summary[np.isfinite(summary["median"])]
     if known["size"].nunique() < 2:
         return None
-    x, y = np.log(known["size"].to_numpy(float)), np.log(known["median"].to_numpy(float))
-    centred = x - x.mean()
-    exponent = centred @ y / (centred @ centred)
-    rest = y - y.mean() - exponent * centred
-    error = np.sqrt(rest @ rest / (len(x) - 2) / (centred @ centred)) if len(x) > 2 else np.nan
-    return Fit(float(np.exp(y.mean() - exponent * x.mean())), float(exponent), float(error), len(x))
+    line = linregress(np.log(known["size"].to_numpy(float)), np.log(known["median"].to_numpy(float)))
+    error = line.stderr if len(known) > 2 else np.nan
+    return Fit(float(np.exp(line.intercept)), float(line.slope), float(error), len(known))
 
 
 def as_markdown(summary: pd.DataFrame) -> str:

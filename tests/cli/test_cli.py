@@ -106,6 +106,13 @@ def test_the_options_of_a_study_are_listed_with_their_meaning(capsys):
     assert places == sorted(places)
 
 
+def test_the_help_of_an_option_breaks_lines_only_where_the_terminal_ends(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "600")
+    assert call("run", "nchain", "--help") == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "quick: three agents" in line]
+    assert "with their default hyper-parameters" in line  # on the next line of the source
+
+
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_help_of_a_study_shows_an_example_that_its_options_accept(capsys, name):
     assert call("run", name, "--help") == 0

@@ -1,15 +1,17 @@
 """Argument parsers."""
 
 import argparse
+import ast
 import contextlib
 import dataclasses
 import difflib
+import inspect
 import io
 import itertools
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn, get_origin
 
 from feelgood.cli import COMMANDS
 
@@ -47,6 +49,7 @@ def parse_options(kind: Any, arguments: Sequence[str], command: str, example: st
         names.remove("seeds")
         names.insert(names.index("num_seeds") + 1, "seeds")
     kind.__dataclass_fields__ = {name: kind.__dataclass_fields__[name] for name in names}
+    _join_lines(kind)
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -62,6 +65,20 @@ def parse_options(kind: Any, arguments: Sequence[str], command: str, example: st
         raise
     sys.stderr.write(said.getvalue())  # warnings
     return parsed
+
+
+def _join_lines(kind: Any) -> None:
+    """Joins the lines of each option's docstring; tyro would keep the line breaks of the source."""
+    import tyro
+
+    for base in kind.__mro__[:-1]:
+        body = ast.parse(inspect.getsource(base)).body[0].body  # type: ignore[attr-defined]
+        for field, text in itertools.pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                name, joined = ast.unparse(field.target), " ".join(str(text.value.value).split())
+                hint = base.__annotations__[name]
+                if get_origin(hint) is not Annotated:  # a second call in one process
+                    base.__annotations__[name] = Annotated[hint, tyro.conf.arg(help=joined)]
 
 
 # Of an option that may be left out, tyro tries both types and reports both.

@@ -243,14 +243,14 @@ def test_help_comes_within_half_a_second():
     seconds = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "feelgood.cli", "--help"], capture_output=True, check=True, timeout=600)
+        subprocess.run([sys.executable, "-m", "feelgood", "--help"], capture_output=True, check=True, timeout=600)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(seconds) < 0.5
 
 
 def test_a_reader_that_leaves_early_is_no_error():
-    words = f"{shlex.quote(sys.executable)} -m feelgood.cli list studies --json | head -c 1; exit ${{PIPESTATUS[0]}}"
+    words = f"{shlex.quote(sys.executable)} -m feelgood list studies --json | head -c 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=600)
     assert done.stdout == "{"
     assert done.stderr == ""
@@ -259,7 +259,7 @@ def test_a_reader_that_leaves_early_is_no_error():
 
 @pytest.mark.parametrize("words", ["--help", "--version", "list studies"])
 def test_a_reader_that_is_gone_is_no_error(words):
-    command = f"sleep 0.2; {shlex.quote(sys.executable)} -u -m feelgood.cli {words}"
+    command = f"sleep 0.2; {shlex.quote(sys.executable)} -u -m feelgood {words}"
     done = subprocess.run(["bash", "-c", f"({command}) | true"], capture_output=True, text=True, timeout=600)
     assert done.stderr == ""
 
@@ -491,7 +491,7 @@ def test_doctor_ends_with_code_one_if_jax_finds_no_device(capsys, monkeypatch):
 
 
 def process(*arguments):
-    words = [sys.executable, "-m", "feelgood.cli", *map(str, arguments)]
+    words = [sys.executable, "-m", "feelgood", *map(str, arguments)]
     return subprocess.run(words, capture_output=True, text=True, timeout=600)
 
 

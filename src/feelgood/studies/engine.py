@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -258,3 +259,19 @@ def jax_settings() -> dict[str, Any]:
 
     names = ("jax_num_cpu_devices", "jax_platforms", "jax_compilation_cache_dir", "jax_enable_x64")
     return {name: getattr(jax.config, name) for name in names}
+
+
+def short_table(name: str, facts: Any, make: Callable[..., Any], *arguments: Any) -> Plan:
+    """A plan of one short task: the table `make(*arguments)`, stored under its name and a hash of `facts`.
+
+    It is computed in one go, without a progress bar or a checkpoint.
+    """
+    from feelgood.runs.store import fingerprint
+
+    (made,) = yield [Task(name, f"{name}-{fingerprint(facts)}.parquet", partial(_make, make, *arguments))]
+    return made
+
+
+def _make(make: Callable[..., Any], *arguments: Any) -> Any:
+    *own, _, _ = arguments  # the progress bar and the path of a checkpoint
+    return make(*own)

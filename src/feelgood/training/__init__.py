@@ -2,8 +2,7 @@
 
 from feelgood.training.batch import Curves, Interrupted, Progress, run_batch
 from feelgood.training.config import ExternalConfig, FunctionalConfig, TrainingConfig
-from feelgood.training.functional import Record, RunState, Tally, Trainer, trainer
-from feelgood.training.varied import Varied, varied_trainer
+from feelgood.training.functional import Record, RunState, Tally, Trainer, Varied, trainer, varied_trainer
 
 __all__ = [
     "Curves",

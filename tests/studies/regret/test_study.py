@@ -9,8 +9,8 @@ import pytest
 
 from feelgood.runs import store
 from feelgood.studies.regret import parts as regret_parts
-from feelgood.studies.regret import spec as regret_spec
 from feelgood.studies.regret import study as regret
+from feelgood.studies.regret import study as regret_study
 
 
 def small(output, **options):
@@ -99,7 +99,7 @@ def test_tables_of_other_constants_have_other_names(tmp_path, monkeypatch, part,
     assert not before & files()
 
 
-@pytest.mark.parametrize("part", regret_spec.PARTS)
+@pytest.mark.parametrize("part", regret_study.PARTS)
 def test_the_tasks_of_every_part_can_travel_to_another_machine(tmp_path, part):
     first = [next(plan) for plan in regret_parts.PLANS[part](small(tmp_path))]
     tasks = [task for asked in first for task in asked]
@@ -152,7 +152,7 @@ def test_names_agree_with_the_library():
     from feelgood.linear.table1 import TABLE1
     from feelgood.studies.regret.tables import claimed_exponents
 
-    study = regret_spec.RegretStudy(preset="default")
+    study = regret_study.RegretStudy(preset="default")
     assert (study.mdps, study.algorithms) == (tuple(mdps.SUITE), tuple(ALGORITHMS))
     rows = {row.name: row for row in TABLE1}
     assert {a.row for a in ALGORITHMS.values() if a.row} == set(rows)

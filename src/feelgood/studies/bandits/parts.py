@@ -13,10 +13,9 @@ from feelgood import bandits
 from feelgood.bandits import FeelGood, errors
 from feelgood.parallel import over_devices
 from feelgood.samplers import diagnostics
-from feelgood.studies import short
 from feelgood.studies.bandits.algorithms import ENTRIES, NEURAL, constants, grid, problem, suits, usual
-from feelgood.studies.bandits.spec import BanditsStudy
-from feelgood.studies.engine import Plan
+from feelgood.studies.bandits.study import BanditsStudy
+from feelgood.studies.engine import Plan, short_table
 from feelgood.studies.seeds import tuning_range
 
 WEIGHTS = {  # by the exponent p of λ_t = λ·(1 + t)^−p
@@ -77,7 +76,7 @@ def _curves(study: BanditsStudy) -> list[Plan]:
 def _curve(study: BanditsStudy, name: str, algorithm: str) -> Plan:
     best, words = yield from _tuned(study, name, algorithm)
     facts = [best, study.num_rounds, study.seed_list, 1]
-    table = yield from short.table(f"curve-{name}-{algorithm}", facts, _curve_table, study, name, algorithm, best)
+    table = yield from short_table(f"curve-{name}-{algorithm}", facts, _curve_table, study, name, algorithm, best)
     return table.assign(setting=", ".join(words.values()))
 
 
@@ -94,7 +93,7 @@ def _tuned(study: BanditsStudy, name: str, algorithm: str) -> Plan:
     if len(points) > 1:
         num_rounds, seeds = _tuning_runs(study, algorithm)
         facts = [points, num_rounds, len(seeds), 1]
-        table = yield from short.table(f"tune-{name}-{algorithm}", facts, _tuning_table, study, name, algorithm, points)
+        table = yield from short_table(f"tune-{name}-{algorithm}", facts, _tuning_table, study, name, algorithm, points)
         row = table.sort_values("regret", kind="stable").iloc[0]
         best = {key: float(row[key]) for key in best}
     return best, words | {key: _in_words(key, best[key], own[key]) for key in own}
@@ -143,7 +142,7 @@ def _weights(study: BanditsStudy) -> list[Plan]:
 
 def _weight(study: BanditsStudy, draws: str, heat: float, decay: float) -> Plan:
     facts = [WEIGHTS[decay], study.num_rounds, study.seed_list, 1]
-    return short.table(f"weights-{draws}-{heat}-{decay}", facts, _weight_table, study, draws, heat, decay)
+    return short_table(f"weights-{draws}-{heat}-{decay}", facts, _weight_table, study, draws, heat, decay)
 
 
 def _weight_table(study: BanditsStudy, draws: str, heat: float, decay: float):
@@ -200,7 +199,7 @@ def _errors(study: BanditsStudy) -> list[Plan]:
 def _error(study: BanditsStudy, name: str, steps: int) -> Plan:
     facts = [study.num_rounds, study.seed_list, 1]
     word = name.replace(", ", "-").replace("/", "")
-    return short.table(f"errors-{word}-{steps}", facts, _error_table, study, name, steps)
+    return short_table(f"errors-{word}-{steps}", facts, _error_table, study, name, steps)
 
 
 def _error_table(study: BanditsStudy, name: str, steps: int):

@@ -12,9 +12,8 @@ from feelgood.linear import complexity, learn, lsvi_ase, mdps, schemes, theory
 from feelgood.linear.algorithms import ALGORITHMS, NUM_UPDATES, feel_good_options
 from feelgood.linear.errors import feel_good_error, stage_error
 from feelgood.parallel import over_devices
-from feelgood.studies import short
-from feelgood.studies.engine import Plan
-from feelgood.studies.regret.spec import RegretStudy
+from feelgood.studies.engine import Plan, short_table
+from feelgood.studies.regret.study import RegretStudy
 from feelgood.studies.seeds import tuning_range
 
 # Sizes of the hypercube instance at which exponents are measured; the first is the base of both.
@@ -59,7 +58,7 @@ def _tuned(study: RegretStudy, mdp_name: str, algorithm: str) -> Plan:
         return {}
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     facts = [points, study.num_episodes, study.tuning_seeds, NUM_UPDATES]
-    table = yield from short.table(
+    table = yield from short_table(
         f"tune-{mdp_name}-{algorithm}", facts, _tuning_table, study, mdp_name, algorithm, points
     )
     best = table.sort_values("regret", kind="stable").iloc[0]
@@ -100,7 +99,7 @@ def _curve(study: RegretStudy, mdp_name: str, algorithm: str) -> Plan:
         choices["theory"] = ALGORITHMS[algorithm].theory
     facts = [choices, study.num_episodes, study.seeds or study.num_seeds, NUM_UPDATES]
     name = f"curves-{mdp_name}-{algorithm}"
-    return (yield from short.table(name, facts, _curve_table, study, mdp_name, algorithm, choices))
+    return (yield from short_table(name, facts, _curve_table, study, mdp_name, algorithm, choices))
 
 
 def _curve_table(study: RegretStudy, mdp_name: str, algorithm: str, choices: Mapping[str, Mapping[str, float]]):
@@ -125,7 +124,7 @@ def _exponent(study: RegretStudy, algorithm: str, dimension: int, horizon: int) 
     scales = yield from _tuned(study, "hypercube", algorithm)
     facts = [scales, study.num_episodes, study.seeds or study.num_seeds, NUM_UPDATES]
     name = f"exponents-{algorithm}-{dimension}-{horizon}"
-    return (yield from short.table(name, facts, _exponent_table, study, algorithm, dimension, horizon, scales))
+    return (yield from short_table(name, facts, _exponent_table, study, algorithm, dimension, horizon, scales))
 
 
 def _exponent_table(study: RegretStudy, algorithm: str, dimension: int, horizon: int, scales: Mapping[str, float]):
@@ -146,7 +145,7 @@ def _spend(study: RegretStudy, mdp_name: str, sampler: str) -> Plan:
     facts = [_SAMPLERS[sampler], scales, BUDGETS, num_episodes, study.seeds or study.num_seeds]
     name = f"budget-{mdp_name}-{sampler.split(',')[0]}"
     return (
-        yield from short.table(name, facts, _budget_table, study.seed_list, num_episodes, mdp_name, sampler, scales)
+        yield from short_table(name, facts, _budget_table, study.seed_list, num_episodes, mdp_name, sampler, scales)
     )
 
 
@@ -175,7 +174,7 @@ def _errors(study: RegretStudy) -> list[Plan]:
     num_episodes, seeds = min(study.num_episodes, 300), study.seed_list[:8]
     facts = [ERROR_STEPS, num_episodes, study.seeds or len(seeds)]
     return [
-        short.table(f"errors-{name}", [*facts, arguments], _error_table, name, num_episodes, seeds)
+        short_table(f"errors-{name}", [*facts, arguments], _error_table, name, num_episodes, seeds)
         for name, arguments in _MEASURED.items()
     ]
 
@@ -240,7 +239,7 @@ def _error_table(name: str, num_episodes: int, seeds: Sequence[int]):
 
 
 def _complexity(study: RegretStudy) -> list[Plan]:
-    return [short.table(f"complexity-{name}", [], _complexity_table, name) for name in complexity.SCHEMES]
+    return [short_table(f"complexity-{name}", [], _complexity_table, name) for name in complexity.SCHEMES]
 
 
 def _complexity_table(name: str):

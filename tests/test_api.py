@@ -24,7 +24,10 @@ from feelgood.envs import Spec, nchain
 from feelgood.envs.diagnostic import two_armed
 from feelgood.envs.external import vector_environment
 from feelgood.envs.gym import GymEnv
+from feelgood.protocols import ATARI
 from feelgood.runs import store
+from feelgood.studies.atari.runs import settings as study_settings
+from feelgood.studies.atari.study import AtariStudy, runs_of
 from feelgood.training import FunctionalConfig, Interrupted, run_batch, trainer
 
 SMALL = {"num_envs": 4, "learning_starts": 40, "batch_size": 16, "capacity": 400, "num_evaluation_episodes": 3}
@@ -359,7 +362,8 @@ def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
     assert (game.origin.kind, game.origin.name, game.environment.stack) == ("atari", "freeway", 4)
     assert (game.config.num_envs, game.config.num_groups) == (300, 3)
     assert game.spec.options == Options(double=True, init="unbiased")
-    assert game.origin.settings == {"sticky": 0.25, "pixel_scale": 1 / 255}  # kept with a saved policy
+    kept = {"sticky": 0.25, "life_loss": True, "pixel_scale": 1 / 255}
+    assert game.origin.settings == kept  # with a saved policy
     np.testing.assert_allclose(game.environment.decode(np.array([0, 255], np.uint8)), [0, 1], rtol=1e-6)
     for settings, pixel_scale in ((None, 1 / 255), ({"pixel_scale": 1.0}, 1.0)):
         langevin = api.prepare("fg_ulmcdqn", "atari:freeway", env_settings=settings)
@@ -376,8 +380,26 @@ def test_options_that_are_named_leave_the_others_as_they_are():
         api.prepare("dqn", "CartPole-v1", options={"duoble": True})
     pytest.importorskip("ale_py")
     game = api.prepare("fg_ulmcdqn", "atari:freeway", options={"form": "corrected"}).spec
-    assert game.options == Options(**api.ATARI_OPTIONS, form="corrected")
+    assert game.options == Options(**{**ATARI["scaled"]["options"], "form": "corrected"})
     assert game.hyper == atari_hyper("fg_ulmcdqn", 1 / 255, "corrected")
+
+
+def test_a_preset_is_that_of_the_atari_study():
+    with pytest.raises(ValueError, match=r"preset must be left out unless env is an Atari game .*, got 'sparse'"):
+        api.prepare("dqn", "CartPole-v1", preset="sparse")
+    with pytest.raises(ValueError, match="preset must be left out"):
+        feelgood.train("dqn", nchain(5), preset="paper")
+    pytest.importorskip("ale_py")
+    with pytest.raises(ValueError, match=r"preset must be one of .*, got 'sprase'; did you mean 'sparse'\?"):
+        api.prepare("dqn", "atari:freeway", preset="sprase")
+    for name in ATARI:
+        job = api.prepare("fg_ulmcdqn", "atari:freeway", preset=name)
+        (run, *_) = runs_of(AtariStudy(name, agents=("fg_ulmcdqn",)))
+        study = study_settings(run)
+        assert (job.spec.hyper, job.config, job.spec.options) == (study.hyper, study.config, study.options)
+        assert job.origin.settings == run.env_settings
+    changed = api.prepare("dqn", "atari:freeway", preset="sparse", config={"draw_steps": 100})
+    assert (changed.config.draw_steps, changed.spec.options.form) == (100, "corrected")
 
 
 def test_control_names_members_of_the_zoo_and_their_hyper_parameters():

@@ -160,7 +160,7 @@ def check_study(name: str, words: list[str]) -> None:
     study = by_tyro(study_options(name), words)
     if name == "sweep" and study is not None:
         if is_external(study.environment):
-            defaults(study.environment, study.agent, study.num_steps, study.form)
+            defaults(study.environment, study.agent, study.num_steps, study.options)
         else:
             cells.environment_by_name(study.environment)
         for hyper in read_lists("grid", study.grid):

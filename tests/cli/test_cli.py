@@ -83,7 +83,7 @@ def test_a_wrong_name_gives_one_line_with_the_nearest_right_one_and_code_two(cap
         (["--lengths", "3"], "lengths must be a whole number of at least 4, got 3"),
         (["--agents", "dnq"], "did you mean 'dqn'?"),
         (["--num-steps", "-1000"], "num_steps must be a whole number of at least 1000, got -1000"),
-        (["--form", "published"], "'published'"),
+        (["--options", "from=paper"], "got 'from'; did you mean 'form'?"),
         (["--num-seed", "3", "4"], "num-seed"),
     ],
 )
@@ -316,7 +316,7 @@ def stopped(folder, **options):
 
 
 def test_resume_goes_on_with_the_same_options_in_a_folder_that_was_moved(capsys, monkeypatch, tmp_path):
-    spec = stopped(tmp_path / "a", lengths=(5, 7), cold=("fg_ulmcdqn",), form="paper", ablate=False)
+    spec = stopped(tmp_path / "a", lengths=(5, 7), cold=("fg_ulmcdqn",), options=("form=paper",), ablate=False)
     (tmp_path / "a").rename(tmp_path / "b")
     seen = []
 
@@ -363,7 +363,7 @@ def damaged(manifest, **changes):
         (lambda m: damaged(m, spec={**m["spec"], "lengths": 5}), "lengths must be of type tuple, got 5"),
         (lambda m: damaged(m, spec={**m["spec"], "lengths": ["5"]}), "lengths must be of type int, got '5'"),
         (lambda m: damaged(m, spec={**m["spec"], "num_kept": True}), "num_kept must be of type int, got True"),
-        (lambda m: damaged(m, spec={**m["spec"], "form": "pa"}), "did you mean 'paper'?"),
+        (lambda m: damaged(m, spec={**m["spec"], "preset": "pa"}), "did you mean 'paper'?"),
         (lambda m: damaged(m, spec={**m["spec"], "num_steps": 1500}), "num_steps must be a multiple of 1000, got 1500"),
     ],
 )

@@ -128,17 +128,19 @@ def test_a_run_stopped_by_control_c_goes_on_where_it_stopped(stopped_and_continu
 
 
 def test_only_given_options_differ_from_those_of_such_an_environment(monkeypatch):
-    def prepare(agent, env, seeds, hyper, options, env_settings, *, config):
-        raise ValueError(f"told {options} {env_settings}")
+    def prepare(agent, env, seeds, hyper, options, env_settings, *, config, preset):
+        raise ValueError(f"told {options} {env_settings} {preset}")
 
     monkeypatch.setattr("feelgood.api.prepare", prepare)
-    with pytest.raises(ValueError, match=r"told {'form': 'released', 'critic': 'mean'} {}"):
+    with pytest.raises(ValueError, match=r"told {} {} None"):
         train.run(train.TrainOptions("CartPole-v1"))
-    asked = train.TrainOptions("CartPole-v1", form="corrected", critic="quantile", double=True, prioritized=True)
-    with pytest.raises(ValueError, match=r"'corrected', 'critic': 'quantile', 'double': True, 'prioritized': True} {}"):
+    words = ("form=corrected", "critic=quantile", "double=true")
+    asked = train.TrainOptions("CartPole-v1", hidden=(8,), options=words)
+    told = r"told {'form': 'corrected', 'critic': 'quantile', 'double': True, 'hidden': \(8,\)} {} None"
+    with pytest.raises(ValueError, match=told):
         train.run(asked)
-    with pytest.raises(ValueError, match=r"{'sticky': 0.25, 'life_loss': False}"):
-        train.run(train.TrainOptions("atari:pong", env_settings=("sticky=0.25", "life_loss=false")))
+    with pytest.raises(ValueError, match=r"{'sticky': 0.25, 'life_loss': False} sparse"):
+        train.run(train.TrainOptions("atari:pong", env_settings=("sticky=0.25", "life_loss=false"), preset="sparse"))
 
 
 def test_a_run_leaves_a_policy_that_has_learnt_a_figure_and_a_manifest(stopped_and_continued):

@@ -213,7 +213,7 @@ def test_a_manifest_holds_command_arguments_seeds_and_results(tmp_path, monkeypa
 @pytest.mark.parametrize(
     "spec",
     [
-        NChainStudy("paper", lengths=(5, 7), cold=("fg_ulmcdqn",), form="paper", output=Path("a b")),
+        NChainStudy("paper", lengths=(5, 7), cold=("fg_ulmcdqn",), options=("form=paper",), output=Path("a b")),
         NChainStudy("default", agents=("steady_fg_ulmcdqn",), ablate=True, seeds_per_task=3),
         NChainStudy(),
         SensitivityStudy(agents=("fg_ulmcdqn",), num_seeds=3),

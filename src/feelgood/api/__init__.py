@@ -1,7 +1,7 @@
 """Training in one call: `feelgood.train("fg_ulmcdqn", "CartPole-v1")`.
 
-Defaults depend on the kind of environment: the protocol `scaled` for Atari games, the released N-chain protocol for
-functional environments, and `CONTROL` for everything else.
+Defaults depend on the kind of environment: a protocol of `feelgood.protocols` for Atari games, the released N-chain
+protocol for functional environments, and `CONTROL` for everything else.
 """
 
 import sys
@@ -15,8 +15,8 @@ import pandas as pd
 
 from feelgood.agents import Options, anneal
 from feelgood.api.agent_spec import AgentSpec, MakeAgent, agent_spec, check_kinds, options_of, seeds_of
-from feelgood.api.defaults import ATARI_OPTIONS, CONTROL, CONTROL_CONFIG, CONTROL_OPTIONS
-from feelgood.api.external import Job, external_environment, prepare, train_external
+from feelgood.api.defaults import CONTROL, CONTROL_CONFIG, CONTROL_OPTIONS
+from feelgood.api.external import Job, check_protocol, external_environment, prepare, train_external
 from feelgood.api.functional import functional_config, train_functional
 from feelgood.api.result import Result, merged, pair_name
 from feelgood.checks import check_kind
@@ -27,7 +27,6 @@ from feelgood.runs.progress import bar, follow
 from feelgood.typing import Scalar
 
 __all__ = [
-    "ATARI_OPTIONS",
     "CONTROL",
     "CONTROL_CONFIG",
     "CONTROL_OPTIONS",
@@ -55,6 +54,7 @@ def train(
     hyper: Mapping[str, float] | None = None,
     options: Options | Mapping[str, Any] | None = None,
     env_settings: Mapping[str, Any] | None = None,
+    preset: str | None = None,
     schedule: Callable[[Any, Scalar], Any] = anneal,
     folder: str | Path | None = None,
     callback: Callable[[int, Mapping[str, Any]], None] = lambda seed, row: None,
@@ -76,6 +76,8 @@ def train(
       options: options of an agent of the zoo that differ from the defaults, such as `{"double": True}`; or a
         `feelgood.agents.Options`, which sets them all.
       env_settings: keyword arguments of `feelgood.envs.external.gym_environment` or `atari`, if `env` is a name.
+      preset: protocol of an Atari game, see `feelgood.protocols`: "scaled", which is the default, "sparse" if rewards
+        are rare, "paper" or "dopamine". The arguments above and `config` replace its settings one by one.
       schedule: `(hyper, progress) -> hyper`.
       folder: folder for checkpoints, from which the same call continues, and for the final curve, which
         `feelgood.load_results` reads.
@@ -102,12 +104,13 @@ def train(
         config["num_steps"] = num_steps
     kept = None if folder is None else Path(folder)
     if isinstance(env, Environment):
+        check_protocol(preset, is_atari=False)
         spec = agent_spec(agent, hyper, options_of(options, {}), {}, schedule)
         whole = functional_config(spec, config)
         name, budget = f"{env.spec.name} {spec.name}", whole.num_steps
         work = lambda report, tick, say: train_functional(spec, env, numbers, whole, kept, report, say)
     else:
-        job = prepare(agent, env, numbers, hyper, options, env_settings, schedule, config)
+        job = prepare(agent, env, numbers, hyper, options, env_settings, schedule, config, preset)
         name, budget = f"{job.environment.name} {job.spec.name}", job.config.num_steps
         work = lambda report, tick, say: train_external(job, kept, report, say, tick)
 

@@ -59,10 +59,6 @@ CONTROL_OPTIONS: Mapping[str, Any] = {"hidden": (64, 64), "v_max": 100.0}
 CONTROL_OPTIONS_OF: Mapping[str, Mapping[str, Any]] = {"ensemble_dqn": {**CONTROL_OPTIONS, "hidden": (32, 32)}}
 """Options of an agent there that differ from `CONTROL_OPTIONS`."""
 
-ATARI_OPTIONS: Mapping[str, Any] = {"double": True, "init": "unbiased"}
-"""Options on Atari games that differ from the zoo's. The paper's targets are double. Without biases in the initial
-network, the scaled pixels decide its actions; with raw pixels the biases hardly matter."""
-
 NUM_EVALUATIONS = 25
 """Evaluations in a run on an external environment other than an Atari game, without that of the untrained network."""
 

@@ -21,7 +21,6 @@ from feelgood.api.agent_spec import (
     seeds_of,
 )
 from feelgood.api.defaults import (
-    ATARI_OPTIONS,
     CONTROL,
     CONTROL_CONFIG,
     CONTROL_CONFIGS,
@@ -34,6 +33,7 @@ from feelgood.api.result import Result
 from feelgood.checks import check_choice, check_count
 from feelgood.envs.external import ExternalEnvironment, as_external
 from feelgood.envs.rules import check_playable
+from feelgood.protocols import ATARI, Protocol
 from feelgood.runs.identity import identity
 from feelgood.training.acting import spaces_of
 from feelgood.training.config import ExternalConfig, most_groups
@@ -43,13 +43,23 @@ from feelgood.training.policy import Origin, make_environment
 from feelgood.typing import Scalar
 
 
-def external_environment(env: Any, settings: Mapping[str, Any] | None = None) -> tuple[Origin, ExternalEnvironment]:
+def check_protocol(preset: str | None, is_atari: bool) -> Protocol:
+    """The protocol of a preset, "scaled" if not given; there are presets for Atari games only."""
+    if preset is not None and not is_atari:
+        raise ValueError(f"preset must be left out unless env is an Atari game such as atari:venture, got {preset!r}")
+    check_choice("preset", preset or "scaled", ATARI)
+    return ATARI[preset or "scaled"]
+
+
+def external_environment(
+    env: Any, settings: Mapping[str, Any] | None = None, preset: str | None = None
+) -> tuple[Origin, ExternalEnvironment]:
     """Makes the external environment that `train` was given; returns its origin and the environment."""
     settings = settings or {}
     if isinstance(env, str):
         kind, colon, name = env.partition(":")
         if colon and kind == "atari":
-            origin = Origin("atari", name, {"pixel_scale": 1 / 255, **settings})
+            origin = Origin("atari", name, {**check_protocol(preset, True)["env_settings"], **settings})
         else:
             origin = Origin("gym", env, settings)
             own = {name: value for name, value in settings.items() if name != "vectorization"}
@@ -100,6 +110,7 @@ def prepare(
     env_settings: Mapping[str, Any] | None = None,
     schedule: Callable[[Any, Scalar], Any] = anneal,
     config: Mapping[str, Any] | None = None,
+    preset: str | None = None,
 ) -> Job:
     """Fills in the defaults of `train`, and checks all arguments before anything runs.
 
@@ -110,10 +121,11 @@ def prepare(
     check_kinds(hyper, options, env_settings)
     if not callable(agent):
         check_choice("agent", agent, ZOO)
-    origin, environment = external_environment(env, env_settings)
+    origin, environment = external_environment(env, env_settings, preset)
     is_atari = origin.kind == "atari"
+    protocol = check_protocol(preset, is_atari)
     control = CONTROL_OPTIONS if callable(agent) else CONTROL_OPTIONS_OF.get(agent, CONTROL_OPTIONS)
-    options = options_of(options, ATARI_OPTIONS if is_atari else control)
+    options = options_of(options, protocol["options"] if is_atari else control)
     own = CONTROL
     if is_atari:
         own = {name: atari_hyper(name, origin.settings["pixel_scale"], options.form) for name in ZOO}
@@ -121,11 +133,12 @@ def prepare(
     spec.make(spaces_of(environment), schedule(dict(spec.hyper), 0.0))  # refuses bad hyper-parameters
     defaults: dict[str, Any] = {}
     if is_atari:
-        counts = {name: config.get(name, getattr(ExternalConfig, name)) for name in ("num_envs", "num_chains")}
+        defaults = {**protocol["config"]}
+        counts = {name: config.get(name, defaults[name]) for name in ("num_envs", "num_chains")}
         for name, value in counts.items():
             check_count(name, value)
-        defaults = {"num_groups": most_groups(**counts)}
-    if not is_atari:
+        defaults |= {"num_groups": most_groups(**counts)}
+    else:
         num_steps = config.get("num_steps", CONTROL_CONFIG["num_steps"])
         check_count("num_steps", num_steps)
         num_envs = config.get("num_envs", CONTROL_CONFIG["num_envs"])

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from feelgood.checks import check_count, check_finite
-from feelgood.choices import Critic, Form
 from feelgood.cli import COMMANDS
 from feelgood.cli.parsing import parse_options
 from feelgood.cli.work import interruptible, set_up_jax
@@ -60,14 +59,12 @@ class TrainOptions:
     """Other training settings, as in batch_size=64 n_step=3 target_update_period=200 capacity=50000."""
     hidden: tuple[int, ...] = ()
     """Widths of the hidden layers; 64 64 if not given, and 32 32 for ensemble_dqn."""
-    double: bool = False
-    """Whether to use double Q-learning; on Atari it is always used."""
-    prioritized: bool = False
-    """Whether to use prioritised replay with any agent."""
-    form: Form = "released"
-    """Form of the adaptive samplers, those with a bias_factor; see `feelgood.agents.Options`."""
-    critic: Critic = "mean"
-    """Output of the network: the mean return, or its distribution, categorical as in C51 or quantile as in IQN."""
+    options: tuple[str, ...] = ()
+    """Agent options, as in double=true prioritized=true form=corrected critic=quantile; the names are those of
+    `feelgood.agents.Options`."""
+    preset: Literal["auto", "scaled", "sparse", "paper", "dopamine"] = "auto"
+    """Protocol of an Atari game: auto for scaled; sparse if rewards are rare; see `feelgood.protocols`. The settings
+    above replace its own one by one."""
     output: Path = Path("runs/train")
     """Folder for curves, policy, checkpoints and manifest; unfinished training there is continued."""
     tensorboard: bool = False
@@ -95,6 +92,7 @@ class TrainOptions:
             check_count("hidden", width)
         self.hyper_parameters()
         self.environment()
+        self.agent_options()
         self.settings()
         for wanted, package, extra in (
             (self.tensorboard, "tensorboardX", "tensorboard"),
@@ -119,6 +117,13 @@ class TrainOptions:
     def environment(self) -> dict[str, bool | int | float | str]:
         """`env_settings` by name."""
         return read_values("env_settings", self.env_settings)
+
+    def agent_options(self) -> dict[str, Any]:
+        """`options` by name, and `hidden` if given."""
+        found: dict[str, Any] = read_values("options", self.options)
+        if "hidden" in found:
+            raise ValueError("hidden has an option of its own: --hidden")
+        return found | ({"hidden": self.hidden} if self.hidden else {})
 
     def settings(self) -> dict[str, int | float]:
         """`config` as numbers by name; whole numbers as integers."""
@@ -170,15 +175,12 @@ def run(options: TrainOptions) -> list[str]:
     from feelgood.runs import store
     from feelgood.runs.progress import bar
 
-    chosen: dict[str, Any] = {"form": options.form, "critic": options.critic}
-    # False and nothing are for what such an environment has.
-    said = {name: getattr(options, name) for name in ("hidden", "double", "prioritized")}
-    chosen |= {name: value for name, value in said.items() if value}
     seeds = options.seed_list()
-    hyper, env_settings, config = options.hyper_parameters(), options.environment(), options.settings()
+    hyper, chosen, env_settings = options.hyper_parameters(), options.agent_options(), options.environment()
+    config, preset = options.settings(), None if options.preset == "auto" else options.preset
     # Raises errors before anything is written.
     jobs = {
-        pair_name(agent, env): prepare(agent, env, seeds, hyper, chosen, env_settings, config=config)
+        pair_name(agent, env): prepare(agent, env, seeds, hyper, chosen, env_settings, config=config, preset=preset)
         for env, agent in options.pairs()
     }
     settings = [job.settings for job in jobs.values()]

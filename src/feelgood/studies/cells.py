@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from feelgood.checks import check_choice, check_count
-from feelgood.choices import Form
+from feelgood.pairs import read_values
 from feelgood.studies.engine import Task
 from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
 
@@ -43,6 +43,20 @@ def check_budget(num_steps: int, num_seeds: int) -> None:
     check_count("num_seeds", num_seeds, maximum=FIRST_TUNING_SEED)
 
 
+def read_options(words: Sequence[str]) -> dict[str, Any]:
+    """Agent options by name.
+
+    Raises:
+      ValueError: if an option is unknown or has a wrong value.
+    """
+    found = read_values("options", words)
+    if found:
+        from feelgood.api.agent_spec import options_of
+
+        options_of(found, {})
+    return found
+
+
 @dataclass(frozen=True)
 class Cell:
     """Points × seeds of one agent in one environment.
@@ -54,7 +68,7 @@ class Cell:
       points: hyper-parameters; others keep the agent's defaults.
       seeds: seeds of each point.
       num_steps: environment steps of a run.
-      form: form of the adaptive samplers.
+      options: options of the agent that differ from the defaults, as in form=paper.
     """
 
     environment: str
@@ -63,7 +77,7 @@ class Cell:
     points: Sequence[Mapping[str, float]]
     seeds: Sequence[int]
     num_steps: int
-    form: Form = "released"
+    options: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -105,7 +119,7 @@ def _settings(cell: Cell):
     return (
         [{**recipe.hyper, **point} for point in cell.points],
         config,
-        agents.complete(cell.agent, agents.Options(form=cell.form)),
+        agents.complete(cell.agent, agents.Options(**read_options(cell.options))),
     )
 
 

@@ -7,8 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from feelgood.choices import Form
-from feelgood.studies.cells import Cell
+from feelgood.studies.cells import Cell, read_options
 from feelgood.studies.engine import Task
 
 
@@ -23,7 +22,7 @@ def is_external(name: str) -> bool:
 
 
 @cache
-def defaults(environment: str, agent: str, num_steps: int, form: Form) -> Any:
+def defaults(environment: str, agent: str, num_steps: int, options: tuple[str, ...]) -> Any:
     """A `feelgood.api.Job` with the defaults of `feelgood train`.
 
     Raises:
@@ -31,7 +30,7 @@ def defaults(environment: str, agent: str, num_steps: int, form: Form) -> Any:
     """
     from feelgood.api import prepare
 
-    return prepare(agent, environment, options={"form": form}, config={"num_steps": num_steps})
+    return prepare(agent, environment, options=read_options(options), config={"num_steps": num_steps})
 
 
 def external_table(cell: Cell) -> Generator[Sequence[Task], list, Any]:
@@ -49,7 +48,7 @@ def run_task(cell: Cell) -> Task:
     from feelgood.runs.store import fingerprint
 
     (point,), (seed,) = cell.points, cell.seeds
-    settings = defaults(cell.environment, cell.agent, cell.num_steps, cell.form).settings
+    settings = defaults(cell.environment, cell.agent, cell.num_steps, cell.options).settings
     digest = fingerprint({**settings, "hyper": {**settings["hyper"], **point}}, seed)
     file = f"{pair_name(cell.agent, cell.environment)}-{cell.stage}-seed-{seed}-{digest}.parquet"
     return Task(f"{cell.name} {_in_words(point)}", file, partial(_run, cell))
@@ -67,7 +66,7 @@ def _run(cell: Cell, progress: Any, checkpoint: Path | None):
     from feelgood.runs.progress import follow
 
     (point,), config = cell.points, {"num_steps": cell.num_steps}
-    job = prepare(cell.agent, cell.environment, cell.seeds, point, {"form": cell.form}, config=config)
+    job = prepare(cell.agent, cell.environment, cell.seeds, point, read_options(cell.options), config=config)
     folder = None if checkpoint is None else checkpoint.with_suffix("")  # a run needs a folder
     with follow(progress, f"{cell.name} {_in_words(point)}", job.seeds, cell.num_steps) as (report, tick):
         return train_external(job, folder, report, lambda text: print(text, file=sys.stderr), tick).curve

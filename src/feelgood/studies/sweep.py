@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from feelgood.checks import check_choice, check_count
-from feelgood.choices import FORMS, Form
 from feelgood.pairs import read_lists
-from feelgood.studies.cells import Cell, CellOptions, check_budget, environment_by_name, one_table
+from feelgood.studies.cells import Cell, CellOptions, check_budget, environment_by_name, one_table, read_options
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.external_runs import defaults, external_table, is_external
 from feelgood.studies.nchain.study import GRIDS, best, tune, tuning_seeds
@@ -41,15 +40,15 @@ class SweepStudy(CellOptions):
     """Number of fresh seeds for the winner."""
     num_steps: int = 10_000
     """Environment steps of a run."""
-    form: Form = "released"
-    """Form of the adaptive samplers, see `feelgood.agents.Options`."""
+    options: tuple[str, ...] = ()
+    """Agent options, as in form=paper double=true; the names are those of `feelgood.agents.Options`."""
     output: Path = Path("runs/sweep")
     """Folder for results; an unfinished run of the same study is continued."""
 
     def __post_init__(self):
         super().__post_init__()
         check_choice("agent", self.agent, GRIDS)
-        check_choice("form", self.form, FORMS)
+        read_options(self.options)
         read_lists("grid", self.grid)
         if not self.tuning_seeds:
             raise ValueError("tuning_seeds must name at least one round, got ()")
@@ -72,7 +71,7 @@ def plan(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> Plan:
     """Halving on tuning seeds, then the winner on fresh seeds; returns all points and the winner's curves."""
 
     def table_of(stage: str, points: Sequence[Mapping[str, float]], seeds: Sequence[int]) -> Generator[Any, Any, Any]:
-        cell = Cell(study.environment, study.agent, stage, points, seeds, study.num_steps, study.form)
+        cell = Cell(study.environment, study.agent, stage, points, seeds, study.num_steps, study.options)
         return external_table(cell) if is_external(study.environment) else one_table(cell, study.seeds_per_task)
 
     points = yield from tune(table_of, grid, study.tuning_seeds, study.num_kept)
@@ -104,11 +103,11 @@ def _check(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> None:
     """Raises errors before anything is written: unknown environments and invalid hyper-parameters."""
     from feelgood import agents
 
-    options, known = agents.Options(form=study.form), agents.ZOO[study.agent].hyper
+    options, known = agents.Options(**read_options(study.options)), agents.ZOO[study.agent].hyper
     if is_external(study.environment):
         from feelgood.training.acting import spaces_of
 
-        job = defaults(study.environment, study.agent, study.num_steps, study.form)
+        job = defaults(study.environment, study.agent, study.num_steps, study.options)
         spaces, options, known = spaces_of(job.environment), job.spec.options, job.spec.hyper
     else:
         spec = environment_by_name(study.environment).spec

@@ -21,7 +21,7 @@ from feelgood.runs import store
 from feelgood.studies.atari import runs as atari_runs
 from feelgood.studies.atari import study as atari
 from feelgood.studies.atari.paper import AGENTS, GAMES, PAPER_SCORES
-from feelgood.studies.atari.presets import DOPAMINE
+from feelgood.studies.atari.presets import PRESETS
 from feelgood.studies.atari.study import AtariStudy
 from feelgood.training import Interrupted
 from feelgood.training.config import ExternalConfig
@@ -143,10 +143,10 @@ def test_given_options_replace_the_preset_s():
     assert (study.games, study.seed_list, study.num_seeds) == (("pong",), [7, 3], 2)
     assert study.mapping("env_settings") == {"sticky": 0.0, "life_loss": False, "pixel_scale": 0.5}
     given = {"num_envs": 60, "discount": 1.0, "priority_exponent": 0.0}
-    assert study.mapping("config") == {**DOPAMINE["config"], **given}
+    assert study.mapping("config") == {**PRESETS["dopamine"]["config"], **given}
     assert isinstance(study.mapping("config")["discount"], float)
-    assert (study.agents, study.num_frames) == (DOPAMINE["agents"], DOPAMINE["num_frames"])
-    assert study.mapping("options") == DOPAMINE["options"]
+    assert (study.agents, study.num_frames) == (PRESETS["dopamine"]["agents"], PRESETS["dopamine"]["num_frames"])
+    assert study.mapping("options") == PRESETS["dopamine"]["options"]
 
 
 @pytest.mark.parametrize("preset", ["quick", "paper", "scaled", "sparse", "dopamine", "eta", "gamma"])

@@ -261,7 +261,7 @@ def test_the_steady_agent_runs_with_each_part_taken_away_and_all_else_the_same(f
     [
         lambda settings, recipe: settings.update(points=[{"step_size": 2e-3}]),
         lambda settings, recipe: settings.update(seeds=[7, 9]),
-        lambda settings, recipe: settings.update(form="paper"),
+        lambda settings, recipe: settings.update(options=("form=paper",)),
         lambda settings, recipe: recipe.hyper.update(step_size=2e-3),
         lambda settings, recipe: object.__setattr__(recipe, "config", {"replay_ratio": 2.0}),
     ],
@@ -278,7 +278,7 @@ def test_a_cell_is_read_again_only_while_all_that_it_depends_on_is_the_same(tmp_
         return Curves(np.zeros(shape[0]), Record(*(np.ones(shape) for _ in Record._fields)))
 
     monkeypatch.setattr(feelgood.training, "run_batch", counted)
-    settings = {"points": [{}], "seeds": [7, 8], "form": "released"}
+    settings = {"points": [{}], "seeds": [7, 8], "options": ()}
     plan = lambda: cells.tables_of([Cell("nchain-5", "dqn", "report", num_steps=1000, **settings)])
     run = lambda: carried_out(plan(), tmp_path)[0]
     first = run()

@@ -1,92 +1,24 @@
-"""Presets of the Atari study.
+"""Presets of the Atari study: the protocols of `feelgood.protocols`, the paper's Figure 3, and a smoke test.
 
-`paper` is the paper's protocol with these differences:
-
-- 300 environments step in parallel instead of one, in three groups that take turns, at the same replay ratio: one
-  gradient step per 10 environment steps, in blocks of 10.
-- 50 draws of the chain act at the same time, each in its share of the environments, for 50 steps per environment (1000
-  gradient steps). Then the chain's current parameters replace the oldest acting draw. In the paper's single
-  environment, too, the replay holds transitions of many different parameters.
-- The step in which an environment resets counts as a step. Each environment is reset once at a random step within its
-  first 500, so that environments do not run in lockstep.
-- The frame stack of an episode's first observation repeats its first frame.
-- Learning starts after 20,000 steps; the paper does not give a number.
-- Every agent has double targets over three steps, as the paper's own agents do; the paper's scores of IQN, C51 and
-  Prioritized DQN come from other code and another protocol.
-- Hyper-parameters are the same for all games (`feelgood.agents.ZOO`), not the best of a sweep for each game.
-
-`scaled` is the recommended preset: the same with pixels divided by 255, hyper-parameters for this scale, and networks
-whose biases start at 0. `sparse` is for games with rare rewards such as Venture: the corrected form of the samplers,
-pixels divided by 16, and draws that act for 500 steps. `dopamine` is `scaled` with sticky actions of probability 0.25
-and episodes that end with the game instead of a life. `eta` and `gamma` are the paper's Figure 3 on Alien, with pixels
-divided by 255. `quick` is a smoke test.
+`eta` and `gamma` are the paper's Figure 3 on Alien, with pixels divided by 255. `quick` is the smoke test.
 """
 
 from typing import Any
 
+from feelgood.protocols import ATARI, changed
 from feelgood.studies.atari.paper import AGENTS, GAMES
 
-PAPER: dict[str, Any] = {
-    "games": GAMES,
-    "agents": AGENTS,
-    "num_frames": 50_000_000,
-    "num_seeds": 5,
-    "config": {
-        "num_envs": 300,
-        "num_groups": 3,
-        "num_chains": 1,
-        "num_draws": 50,
-        "draw_steps": 50,
-        "learning_starts": 20_000,
-        "replay_ratio": 0.1,
-        "batch_size": 32,
-        "capacity": 1_000_000,
-        "n_step": 3,
-        "discount": 0.99,
-        "target_update_period": 500,
-        "evaluation_period": 100_000,
-        "num_evaluation_episodes": 5,
-        "max_evaluation_steps": 27_000,
-        "num_stagger_turns": 500,
-        "priority_exponent": 0.6,
-        "importance_exponent": 0.4,
-    },
-    "options": {"form": "released", "init": "torch", "critic": "mean", "double": True, "prioritized": False},
-    "env_settings": {"sticky": 0.0, "life_loss": True, "pixel_scale": 1.0},
-}
-"""The paper's protocol in parallel environments, with the differences listed above.
-
-`config` holds arguments of `ExternalConfig`, `options` of `feelgood.agents.Options`, and `env_settings` of
-`feelgood.envs.external.atari`. A new setting is added here and nowhere else.
-"""
-
-
-def _with(base: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """A preset with some entries replaced; mappings are merged."""
-    merged = {name: {**base[name], **value} for name, value in changes.items() if isinstance(value, dict)}
-    return {**base, **changes, **merged}
-
-
-SCALED = _with(PAPER, env_settings={"pixel_scale": 1 / 255}, options={"init": "unbiased"})
-"""The same with pixels in [0, 1], where initial biases would dominate the actions of untrained networks."""
-
-SPARSE = _with(SCALED, env_settings={"pixel_scale": 1 / 16}, options={"form": "corrected"}, config={"draw_steps": 500})
-"""For rare rewards: with larger pixel values, features survive without a large ε of the bias."""
-
-DOPAMINE = _with(SCALED, env_settings={"sticky": 0.25, "life_loss": False})
-"""The same learning with Dopamine's emulator settings, after Machado et al. (2018)."""
+_PAPER: dict[str, Any] = {"games": GAMES, "agents": AGENTS, "num_frames": 50_000_000, "num_seeds": 5}
+_SCALED = {**_PAPER, **ATARI["scaled"]}
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "paper": PAPER,
-    "scaled": SCALED,
-    "sparse": SPARSE,
-    "dopamine": DOPAMINE,
+    **{name: {**_PAPER, **protocol} for name, protocol in ATARI.items()},
     # The paper's sweep.
-    "eta": _with(SCALED, games=("alien",), agents=("fg_ulmcdqn",), vary=("feel_good_weight=1,1e-2,1e-3,1e-4,1e-5",)),
+    "eta": changed(_SCALED, games=("alien",), agents=("fg_ulmcdqn",), vary=("feel_good_weight=1,1e-2,1e-3,1e-4,1e-5",)),
     # The paper reports that very high and very low values fail, but names only 1 and 10.
-    "gamma": _with(SCALED, games=("alien",), agents=("ulmcdqn",), vary=("friction=100,10,1,0.1,0.01",)),
-    "quick": _with(
-        PAPER,
+    "gamma": changed(_SCALED, games=("alien",), agents=("ulmcdqn",), vary=("friction=100,10,1,0.1,0.01",)),
+    "quick": changed(
+        {**_PAPER, **ATARI["paper"]},
         games=("freeway",),
         agents=("fg_ulmcdqn", "dqn"),
         num_frames=20_000,

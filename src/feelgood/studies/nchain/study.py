@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_names
-from feelgood.choices import FORMS, Form
-from feelgood.studies.cells import Cell, CellOptions, check_budget, one_table, tables_of
+from feelgood.studies.cells import Cell, CellOptions, check_budget, one_table, read_options, tables_of
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.output import write_files
 from feelgood.studies.presets import PresetInt, fill_in
@@ -96,15 +95,15 @@ class NChainStudy(CellOptions):
     """Agents that also run without noise (β = ∞) on the same seeds, reported as NAME_cold."""
     ablate: bool = False
     """Whether to ablate each part of steady_fg_ulmcdqn on the same seeds, reported as steady_fg_ulmcdqn_no_PART."""
-    form: Form = "released"
-    """Form of the adaptive samplers, see `feelgood.agents.Options`."""
+    options: tuple[str, ...] = ()
+    """Agent options, as in form=paper double=true; the names are those of `feelgood.agents.Options`."""
     output: Path = Path("runs/nchain")
     """Folder for results; an unfinished run of the same study is continued."""
 
     def __post_init__(self):
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
-        check_choice("form", self.form, FORMS)
+        read_options(self.options)
         fill_in(self, _PRESETS[self.preset])
         for length in self.lengths:
             check_count("lengths", length, minimum=4)
@@ -178,7 +177,7 @@ def plan(study: NChainStudy, length: int, agent: str) -> Plan:
     """Tunes one agent at one length and runs it on fresh seeds; returns curves and the tuning table, if any."""
 
     def cell(stage: str, points: Sequence[Mapping[str, float]], seeds: Sequence[int]) -> Cell:
-        return Cell(f"nchain-{length}", agent, stage, points, seeds, study.num_steps, study.form)
+        return Cell(f"nchain-{length}", agent, stage, points, seeds, study.num_steps, study.options)
 
     hyper: dict[str, float] = _QUICK.get(agent, {}) if study.preset == "quick" else {}
     tuned = None

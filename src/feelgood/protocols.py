@@ -22,11 +22,9 @@ and episodes that end with the game instead of a life.
 """
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
-Protocol: TypeAlias = Mapping[str, Any]
-
-PAPER: Protocol = {
+PAPER: Mapping[str, Any] = {
     "config": {
         "num_envs": 300,
         "num_groups": 3,
@@ -57,7 +55,7 @@ PAPER: Protocol = {
 """
 
 
-def changed(base: Protocol, **changes: Any) -> dict[str, Any]:
+def changed(base: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     """A protocol or preset with some entries replaced; mappings are merged."""
     merged = {name: {**base[name], **value} for name, value in changes.items() if isinstance(value, dict)}
     return {**base, **changes, **merged}
@@ -66,7 +64,7 @@ def changed(base: Protocol, **changes: Any) -> dict[str, Any]:
 SCALED = changed(PAPER, env_settings={"pixel_scale": 1 / 255}, options={"init": "unbiased"})
 """The same with pixels in [0, 1], where initial biases would dominate the actions of untrained networks."""
 
-ATARI: Mapping[str, Protocol] = {
+ATARI: Mapping[str, Mapping[str, Any]] = {
     "paper": PAPER,
     "scaled": SCALED,
     # For rare rewards: with larger pixel values, features survive without a large ε of the bias.

@@ -1,5 +1,6 @@
 """Shapes and types are checked at run time, and silent broadcasting is an error, in every test."""
 
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -34,3 +35,27 @@ def optimised_jit():
         "xla_cpu_use_fusion_emitters": True,
     }
     return partial(jax.jit, compiler_options=options)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium without a window, and without a network."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
+    driver = shutil.which("chromedriver")
+    if not (chromium and driver):
+        pytest.skip("no Chromium with its driver is installed (apt-get install chromium chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--window-size=1200,900",
+    ):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield chrome
+    chrome.quit()

@@ -13,6 +13,7 @@ import importlib.util
 import re
 import shlex
 import sys
+import time
 import types
 import urllib.parse
 from pathlib import Path
@@ -379,6 +380,15 @@ def test_links_within_the_site_lead_somewhere(site):
             path = urllib.parse.unquote(urllib.parse.urlsplit(address).path)
             if not _is_outside(address) and not address.startswith("mailto:") and path:
                 assert (page.parent / path).exists(), f"{page}: {address}"
+
+
+def test_search_works_on_pages_opened_from_files(site, browser):
+    browser.get((site / "how-to" / "sweep.html").as_uri())
+    browser.find_element("css selector", "input.md-search__input").send_keys("suggest_step_size")
+    deadline = time.time() + 10
+    while not (found := browser.find_elements("css selector", "a.md-search-result__link")) and time.time() < deadline:
+        time.sleep(0.05)
+    assert any(link.get_attribute("href").startswith((site / "samplers.html").as_uri()) for link in found)
 
 
 def test_the_reference_of_the_site_has_every_public_name(site):

@@ -178,30 +178,6 @@ def test_a_folder_with_nothing_to_show_is_refused_with_the_reason(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def browser():
-    """Chromium without a window, and without a network."""
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    chromium = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
-    driver = shutil.which("chromedriver")
-    if not (chromium and driver):
-        pytest.skip("no Chromium with its driver is installed (apt-get install chromium chromium-driver)")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--window-size=1200,900",
-    ):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield chrome
-    chrome.quit()
-
-
-@pytest.fixture(scope="module")
 def opened(browser, together, tmp_path_factory):
     """Opens the page of all studies afresh; the address of its file."""
     file = tmp_path_factory.mktemp("page") / "report.html"

@@ -6,6 +6,7 @@ import shutil
 import time
 from html.parser import HTMLParser
 
+import pandas as pd
 import pytest
 
 from feelgood.report.kinds import MAKERS
@@ -142,6 +143,15 @@ def test_the_table_of_scores_and_the_cards_hold_the_best_of_every_task(studies):
     assert re.search(r"<td>LSVI-UCB</td><td class=\"top\"", table)
     assert best({"curves": tables["budget"]}) == []
     assert scores_table({}) is None
+
+
+def test_scores_have_bootstrap_intervals_within_the_range_of_the_runs():
+    scores = {0: 500.0, 1: 500.0, 2: 150.0}  # by Student's t the interval would end at 885
+    rows = [{"agent": "dqn", "environment": "pole", "seed": s, "step": 1, "return": y} for s, y in scores.items()]
+    found = scores_table({"curves": pd.DataFrame(rows)})
+    assert ">383.33 <small>[150.00, 500.00]</small><" in found.html
+    assert "over up to 3 seeds, with its 95% bootstrap interval in brackets. With fewer than ten seeds" in found.note
+    assert best({"curves": pd.DataFrame(rows)})[0][2:4] == ("383.33", "[150.00, 500.00]")
 
 
 def test_a_command_is_rebuilt_from_options():

@@ -109,8 +109,8 @@ def test_both_scores_of_the_winner_are_printed_with_the_one_to_report(swept):
     (text,) = swept[2]
     assert "Of 6 points for ulmcdqn on nchain-25, step_size = 2, friction = 3 won." in text
     assert "on the 3 tuning seeds that chose it is 10.00; as the best of 6 it is too high on average" in text
-    # Seeds 0, 1, 2 score 5, 6, 7: mean 6, t(0.975, 2) / √3 = 2.48.
-    assert "On 3 fresh seeds it is 6.00 ± 2.48" in text
+    # Seeds 0, 1, 2 score 5, 6, 7. One resample in 27 has 5 alone, more than 2.5%, so the interval is the range.
+    assert "On 3 fresh seeds it is 6.00 (95% bootstrap interval [5.00, 7.00]): report this one." in text
     assert text.index("| 2 | 3 | 3 | 10.00 |") < text.index("| 2 | 2 | 3 | 9.00 |") < text.index("| 1 | 3 | 1 | 7.00 |")
 
 
@@ -120,8 +120,7 @@ def test_runs_of_the_winner_that_diverged_are_left_out_and_named(swept, tmp_path
     alone = sweep.as_markdown(replace(study, num_seeds=1), points, curves[curves["seed"] == 0])
     assert "On 1 fresh seed it is 5.00: report this one." in alone
     text = sweep.as_markdown(study, points, curves.assign(finite=curves["seed"] < 2))
-    # Seeds 0 and 1 score 5 and 6: t(0.975, 1)/2 = 6.35.
-    assert "it is 5.50 ± 6.35 (95% confidence interval): report this one. Runs that diverged" in text
+    assert "it is 5.50 (95% bootstrap interval [5.00, 6.00]): report this one. Runs that diverged" in text
     assert "are left out: 1 of 3 of ulmcdqn." in text
 
 

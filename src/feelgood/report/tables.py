@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from feelgood.figures.style import label
-from feelgood.statistics import diverged, final_scores, interval, layout, scores_of
+from feelgood.statistics import Estimate, bootstrap, diverged, final_scores, layout, mean, scores_of
 
 
 class Scores(NamedTuple):
@@ -49,14 +50,22 @@ def _cell(value: Any) -> str:
     return f"<td>{escape(str(value))}</td>"
 
 
-def _intervals(tables: Mapping[str, pd.DataFrame]) -> tuple[dict[str, dict[str, tuple[float, float]]], Any] | None:
-    """Mean and half-width by agent and task, or None without a valid table of curves."""
+def _intervals(tables: Mapping[str, pd.DataFrame]) -> tuple[dict[str, dict[str, Estimate]], Any] | None:
+    """Mean score with its 95% bootstrap interval by agent and task, or None without a valid table of curves."""
     try:
         columns = layout(tables["curves"])
         scores = scores_of(final_scores(tables["curves"]))
     except (KeyError, ValueError):
         return None
-    return {agent: {task: interval(runs) for task, runs in tasks.items()} for agent, tasks in scores.items()}, columns
+
+    def estimate(runs: np.ndarray) -> Estimate:
+        return bootstrap(mean, [runs]) if len(runs) > 1 else Estimate(runs[0], math.nan, math.nan)
+
+    return {agent: {task: estimate(runs) for task, runs in own.items()} for agent, own in scores.items()}, columns
+
+
+def _ends(score: Estimate) -> str:
+    return "" if math.isnan(score.low) else f"[{_number(score.low)}, {_number(score.high)}]"
 
 
 def scores_table(tables: Mapping[str, pd.DataFrame]) -> Scores | None:
@@ -84,16 +93,20 @@ def scores_table(tables: Mapping[str, pd.DataFrame]) -> Scores | None:
             if task not in own:
                 cells.append('<td data-v="">–</td>')
                 continue
-            mean, half = own[task]
-            error = "" if math.isnan(half) else f" <small>± {_number(half)}</small>"
-            top = ' class="top"' if mean == tops[task] else ""
-            cells.append(f'<td{top} data-v="{mean}">{_number(mean)}{error}</td>')
+            value = own[task].value
+            top = ' class="top"' if value == tops[task] else ""
+            ends = f" <small>{_ends(own[task])}</small>" if _ends(own[task]) else ""
+            cells.append(f'<td{top} data-v="{value}">{_number(value)}{ends}</td>')
         rows.append(cells)
     seeds = tables["curves"]["seed"].nunique()
     what = (
-        "Regret at the last episode" if columns.lower_is_better else f"Mean {columns.score} of the last ten evaluations"
+        f"Regret at the last {columns.time}"
+        if columns.lower_is_better
+        else f"Mean {columns.score} of the last ten evaluations"
     )
-    note = f"{what}, over up to {seeds} seeds, ± half the width of the 95% confidence interval (Student's t)."
+    note = f"{what}, averaged over up to {seeds} seeds, with its 95% bootstrap interval in brackets."
+    if 1 < seeds < 10:
+        note += " With fewer than ten seeds such an interval is narrower than it should be."
     if seeds == 1:
         note = f"{what}, of one seed, without an interval."
     lost = diverged(tables["curves"])
@@ -102,7 +115,7 @@ def scores_table(tables: Mapping[str, pd.DataFrame]) -> Scores | None:
 
 
 def best(tables: Mapping[str, pd.DataFrame], most: int = 10) -> list[tuple[str, str, str, str, str]]:
-    """For each of at most `most` tasks: its name, the best agent, its score and half-width, and the runner-up."""
+    """For each of at most `most` tasks: its name, the best agent, its score and interval, and the runner-up."""
     found = _intervals(tables)
     if found is None:
         return []
@@ -113,19 +126,16 @@ def best(tables: Mapping[str, pd.DataFrame], most: int = 10) -> list[tuple[str, 
     for task in tasks if len(tasks) <= most else []:
         ranked = sorted((sign * own[task][0], agent) for agent, own in scores.items() if task in own)
         (_, first), *rest = ranked
-        mean, half = scores[first][task]
-        error = "" if math.isnan(half) else f"± {_number(half)}"
-        cards.append((task, label(first), _number(mean), error, _runner_up((mean, half), scores, rest, task)))
+        top = scores[first][task]
+        cards.append((task, label(first), _number(top.value), _ends(top), _runner_up(top, scores, rest, task)))
     return cards
 
 
-def _runner_up(
-    top: tuple[float, float], scores: Mapping[str, Any], rest: Sequence[tuple[float, str]], task: str
-) -> str:
+def _runner_up(top: Estimate, scores: Mapping[str, Any], rest: Sequence[tuple[float, str]], task: str) -> str:
     """The runner-up, and whether its interval overlaps that of the best agent."""
     if not rest:
         return ""
     agent = rest[0][1]
-    mean, half = scores[agent][task]
-    overlap = abs(top[0] - mean) <= top[1] + half  # False where a single run has no interval
-    return f"{'intervals overlap' if overlap else 'next'}: {label(agent)}, {_number(mean)}"
+    next_ = scores[agent][task]
+    overlap = top.low <= next_.high and next_.low <= top.high  # False where a single run has no interval
+    return f"{'intervals overlap' if overlap else 'next'}: {label(agent)}, {_number(next_.value)}"

@@ -1,5 +1,6 @@
 """Files of a study: tables, Markdown and figures."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,3 +36,9 @@ def write_files(folder: Path, contents: Mapping[str, Any]) -> list[Path]:
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown."""
     return "".join(f"| {' | '.join(line)} |\n" for line in [head, ["---"] * len(head), *rows])
+
+
+def plus_minus(value: float, error: float, form: str = ".2f") -> str:
+    """A mean and half the width of its interval, as in 9.15 ± 0.30; the mean alone if it has no interval."""
+    ends = "" if math.isnan(error) else f" ± {error:{form}}"
+    return "–" if math.isnan(value) else f"{value:{form}}{ends}"

@@ -5,6 +5,7 @@ therefore run again on fresh seeds, and both scores are reported.
 """
 
 import itertools
+import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,7 +123,7 @@ def _check(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> None:
 
 def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10) -> str:
     """A table of the best points, and a sentence with the winner's two scores."""
-    from feelgood.statistics import diverged, final_scores, interval
+    from feelgood.statistics import bootstrap, diverged, final_scores, mean
 
     names = list(itertools.takewhile(lambda name: name != "count", points.columns))
     ranked = points.sort_values(["count", "score", "area"], ascending=False)
@@ -135,8 +136,9 @@ def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10
     if len(points) > num_shown:
         lines += [f"{len(points) - num_shown} further points are in sweep.csv.", ""]
     lost = diverged(curves)
-    fresh, error = interval(final_scores(curves)["score"].dropna())
-    band = f" ± {error:.2f} (95% confidence interval)" if study.num_seeds > 1 else ""
+    scores = final_scores(curves)["score"].dropna().to_numpy(float)
+    fresh, low, high = bootstrap(mean, [scores]) if len(scores) else (math.nan,) * 3
+    band = f" (95% bootstrap interval [{low:.2f}, {high:.2f}])" if len(scores) > 1 else ""
     winner = ranked.iloc[0]
     chosen = ", ".join(f"{name} = {winner[name]:g}" for name in names)
     lines += [

@@ -205,8 +205,9 @@ def _games(summary: pd.DataFrame) -> str:
 def _notes(summary: pd.DataFrame) -> str:
     text = (
         "Maximum: the best evaluation of each seed, averaged over seeds. Last 5 and last 10: the mean of the last 5 or "
-        "10 evaluations. ± is a 95% confidence interval over seeds. Human-normalised: (last 10 − random)/(human − "
-        "random). The paper calls its scores maxima, but they agree with the last 5 evaluations of its released curves."
+        "10 evaluations. ± is a 95% confidence interval over seeds by Student's t. Human-normalised: (last 10 − "
+        "random)/(human − random). The paper calls its scores maxima, but they agree with the last 5 evaluations of "
+        "its released curves."
     )
     if summary["published_last_10"].notna().any():
         text += " Below, inside, above: evaluations relative to the range of published seeds at the same frame."

@@ -31,7 +31,7 @@ def _curves(table: pd.DataFrame) -> str:
     cells = {(row.problem, row.algorithm): f"{row.mean:.1f} ± {row.half:.1f}" for row in _rows(ends)}
     rows = [[name, *(cells.get((problem, name), "–") for problem in problems)] for name in ends["algorithm"].unique()]
     rounds, seeds = table["round"].max(), table["seed"].nunique()
-    head = f"Mean regret after {rounds:,} rounds, {seeds} fresh seeds, 95 % intervals:"
+    head = f"Mean regret after {rounds:,} rounds, {seeds} fresh seeds, ± 1.96 standard errors (a 95% interval):"
     settings = [[row.problem, row.algorithm, row.setting] for row in _rows(ends) if row.setting]
     tuned = markdown_table(["problem", "algorithm", "chosen on tuning seeds"], settings)
     return f"{head}\n\n{markdown_table(['algorithm', *problems], rows)}\n{tuned}"

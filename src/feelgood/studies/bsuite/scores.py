@@ -6,7 +6,7 @@ import pandas as pd
 from feelgood.figures.style import label
 from feelgood.statistics import interval
 from feelgood.studies.bsuite.experiments import EXPERIMENTS, is_sea
-from feelgood.studies.output import markdown_table
+from feelgood.studies.output import markdown_table, plus_minus
 
 # Return of a good episode, and regret of an episode that scores 0.
 _REGRETS = {
@@ -79,16 +79,14 @@ def as_markdown(summary: pd.DataFrame) -> str:
             [
                 str(experiment),
                 str(kind),
-                *(_with_error(own[agent].score, own[agent].score_ci) if agent in own else "–" for agent in agents),
+                *(plus_minus(own[agent].score, own[agent].score_ci) if agent in own else "–" for agent in agents),
                 f"{first.ids} of {first.bsuite_ids}",
                 f"{first.episodes:,} of {first.bsuite_episodes:,}",
             ]
         )
     text = markdown_table(["experiment", "kind", *map(label, agents), "ids", "episodes"], rows)
+    if (summary["seeds"] > 1).any():
+        text += "\n± is a 95% confidence interval over seeds by Student's t.\n"
     if (summary["ids"] < summary["bsuite_ids"]).any() or (summary["episodes"] < summary["bsuite_episodes"]).any():
         text += "\nScores of fewer ids or episodes than bsuite's are not bsuite scores.\n"
     return text
-
-
-def _with_error(value: float, error: float) -> str:
-    return f"{value:.2f}" if np.isnan(error) else f"{value:.2f} ± {error:.2f}"

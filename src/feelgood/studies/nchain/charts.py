@@ -41,7 +41,8 @@ def sensitivity(table: pd.DataFrame) -> Chart:
         x_label, lines = SYMBOLS.get(str(parameter), str(parameter)), _scores(shown, "value")
         panel = Panel("", x_label, "score", lines, x_log=True, y_range=(0, 10.4), guides=(10,))
         panels.append(panel._replace(x_zero=numbers([smallest / np.sqrt(10)])[0] if zero.any() else None))
-    note = f"N = {table['length'].iloc[0]}, {table['seeds'].iloc[0]} seeds; mean and 95% confidence interval."
+    length, seeds = table["length"].iloc[0], table["seeds"].iloc[0]
+    note = f"N = {length}, {seeds} seeds; mean and 95% confidence interval (Student's t)."
     return Chart("sensitivity", "Sensitivity", note, "sensitivity", panels)
 
 

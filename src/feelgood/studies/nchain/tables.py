@@ -7,7 +7,7 @@ from feelgood.figures.style import is_ablation, label
 from feelgood.statistics import interval
 from feelgood.studies.cells import OPTIMUM
 from feelgood.studies.nchain.charts import SYMBOLS
-from feelgood.studies.output import markdown_table
+from feelgood.studies.output import markdown_table, plus_minus
 
 
 def per_seed(curves: pd.DataFrame) -> pd.DataFrame:
@@ -92,9 +92,9 @@ def _score_table(summary: pd.DataFrame) -> str:
             f"{row.length}",
             label(str(row.agent)),
             f"{row.seeds}",
-            f"{row.score:.2f} ± {row.score_ci:.2f}",
-            f"{row.left_score:.2f} ± {row.left_score_ci:.2f} ({row.left_seeds})",
-            f"{row.training_success:.1%} ± {row.training_success_ci:.1%}",
+            plus_minus(row.score, row.score_ci),
+            f"{plus_minus(row.left_score, row.left_score_ci)} ({row.left_seeds})",
+            plus_minus(row.training_success, row.training_success_ci, ".1%"),
             f"{row.ever_succeeds:.0%}",
             "–" if np.isnan(row.median_first_success) else f"{row.median_first_success:,.0f}",
             f"{row.late_optimal:.0%}",
@@ -111,11 +111,11 @@ def sensitivity_as_markdown(table: pd.DataFrame) -> str:
     for parameter, group in table.groupby("parameter", sort=False):
         head = [SYMBOLS[str(parameter)], *(f"{value:g}" for value in group["value"].unique())]
         rows = [
-            [label(str(agent)), *(f"{row.score:.2f} ± {row.score_ci:.2f}" for row in own.itertuples())]
+            [label(str(agent)), *(plus_minus(row.score, row.score_ci) for row in own.itertuples())]
             for agent, own in group.groupby("agent", sort=False)
         ]
         tables.append(markdown_table(head, rows))
-    return "\n".join(tables)
+    return "\n".join([*tables, "± is a 95% confidence interval over seeds by Student's t.\n"])
 
 
 def frontier_as_markdown(table: pd.DataFrame) -> str:

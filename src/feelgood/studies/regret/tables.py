@@ -7,7 +7,7 @@ import pandas as pd
 
 from feelgood.figures.style import label
 from feelgood.statistics import interval
-from feelgood.studies.output import markdown_table
+from feelgood.studies.output import markdown_table, plus_minus
 
 
 def final_regret(curves: pd.DataFrame) -> pd.DataFrame:
@@ -77,7 +77,8 @@ def sampling_regret(errors: pd.DataFrame) -> pd.DataFrame:
 
 def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
     """Summary tables of the study in Markdown."""
-    return "\n".join(_SECTIONS[part](table) for part, table in tables.items())
+    sections = [_SECTIONS[part](table) for part, table in tables.items()]
+    return "\n".join([*sections, "± is a 95% confidence interval over seeds by Student's t.\n"])
 
 
 def _curves(curves: pd.DataFrame) -> str:
@@ -91,7 +92,7 @@ def _curves(curves: pd.DataFrame) -> str:
         rows = []
         for name in ranks.sort_values(kind="stable").index:
             own = group[group["algorithm"] == name]
-            cells = {row.mdp: f"{row.regret:.1f} ± {row.ci:.1f}" for row in own.itertuples()}
+            cells = {row.mdp: plus_minus(row.regret, row.ci, ".1f") for row in own.itertuples()}
             rows.append([label(str(name)), *(cells.get(mdp, "–") for mdp in mdps)])
         bound = "Theorem 1's bound for LSVI-ASE, exact draws, its own constants"
         rows.append([bound, *(f"{bounds[mdp]:.3g}" for mdp in mdps)])
@@ -110,7 +111,7 @@ def _exponents(table: pd.DataFrame) -> str:
             found = fits.loc[(name, of)] if (name, of) in fits.index else None
             if of != "d − 2":
                 row.append("–" if claimed is None else f"{claimed[of]:g}")
-            row.append("–" if found is None else f"{found['exponent']:.2f} ± {found['ci']:.2f}")
+            row.append("–" if found is None else plus_minus(found["exponent"], found["ci"]))
         rows.append(row)
     head = [
         "algorithm",
@@ -129,7 +130,8 @@ def _budget(table: pd.DataFrame) -> str:
     rows = []
     for (mdp, name, budget), own in table.groupby(["mdp", "sampler", "budget"], sort=False):
         mean, error = interval(own["regret"])
-        rows.append([str(mdp), str(name), f"{budget}", f"{own['gradients'].mean():.1f}", f"{mean:.1f} ± {error:.1f}"])
+        gradients, regret = f"{own['gradients'].mean():.1f}", plus_minus(mean, error, ".1f")
+        rows.append([str(mdp), str(name), f"{budget}", gradients, regret])
     return _section("Regret by gradient budget", ["MDP", "sampler", "budget", "gradients", "regret"], rows)
 
 

@@ -1,5 +1,6 @@
 """Policies: against the network written out in NumPy, games played by hand, and files that were tampered with."""
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -133,6 +134,13 @@ def test_a_policy_takes_the_best_action_of_its_network_one_by_one_and_in_a_batch
         policy(np.zeros(3))
     with pytest.raises(ValueError, match="got shape"):
         policy(np.zeros((2, 2, 2)))
+
+
+def test_infinite_bounds_of_observations_are_no_divergence(policy):
+    frozen = {"bound": jnp.array([4.8, jnp.inf])}  # as CartPole's, whose velocities have no bound
+    assert dataclasses.replace(policy, state=policy.state._replace(frozen=frozen)).is_finite
+    lost = jax.tree.map(lambda leaf: leaf + jnp.inf, policy.state.sampler)
+    assert not dataclasses.replace(policy, state=policy.state._replace(sampler=lost)).is_finite
 
 
 def test_the_values_of_a_policy_are_those_of_its_network_of_each_chain_and_of_each_member(policy):

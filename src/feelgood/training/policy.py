@@ -104,8 +104,9 @@ class Policy:
 
     @property
     def is_finite(self) -> bool:
-        """Whether all its parameters are finite; after divergence they are not."""
-        leaves = [leaf for leaf in jax.tree.leaves(self.state) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+        """Whether all trained parameters are finite; after divergence they are not. Frozen bounds may be infinite."""
+        trained = self.state._replace(frozen=())
+        leaves = [leaf for leaf in jax.tree.leaves(trained) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
         return all(bool(jnp.isfinite(leaf).all()) for leaf in leaves)
 
     @cached_property

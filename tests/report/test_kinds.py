@@ -225,10 +225,11 @@ def test_folders_are_overlaid_by_agent_and_settings(tmp_path):
     assert {line.name: line.y[0] for line in panel.series} == {"DQN, in a": 0.5, "DQN, in d": 9.5, "IQN": 6.0}
     page = build_report(folders)
     assert page.count("<article") == 1
-    assert "<h1>Training</h1>" in page
+    assert "<h1>DQN, IQN on x</h1>" in page
+    assert "<title>DQN, IQN on x · feelgood</title>" in page
     assert "20 steps" in page
     assert "± ?" not in page
     assert ">train</a>" not in page
     alone = build_report([trained(tmp_path / "e", "dqn", 0.0, [3], 0.1)])
-    assert "<h1>Training on x</h1>" in alone
+    assert "<title>DQN on x · feelgood</title>" in alone
     assert "of one seed, without an interval" in alone

@@ -39,7 +39,7 @@ def build_report(folders: Sequence[Path], title: str | None = None) -> str:
 
     Args:
       folders: folders of studies, or of any table of curves. Training runs share one section.
-      title: title of the page; the names of the studies if not given.
+      title: title of the page; if not given, the names of the studies, and agents and environments of training runs.
 
     Raises:
       ValueError: if a folder has nothing to show.
@@ -107,7 +107,8 @@ def _read(folders: list[Path]) -> _Run:
     if not charts:
         why = "; ".join(dict.fromkeys(reasons)) or f"none of {', '.join(tables)} is a table that it knows"
         raise ValueError(f"folder {' '.join(map(str, folders))} holds nothing that a report can show: {why}")
-    return _Run(behind.study or folders[0].resolve().name, folders, tables, charts, behind)
+    name = behind.title if behind.study == "train" else behind.study or folders[0].resolve().name
+    return _Run(name, folders, tables, charts, behind)
 
 
 def _named(runs: list[_Run]) -> list[_Run]:

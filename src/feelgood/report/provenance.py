@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from feelgood.figures.style import label
 from feelgood.runs.store import as_command, read_manifest
 from feelgood.studies import STUDIES
 
 
 class Provenance(NamedTuple):
-    """Study (if known), headings, short facts, details, options as JSON, and whether the run finished."""
+    """Study (if known), headings, short facts, details, options as JSON, whether it finished, agents and problems."""
 
     study: str | None
     title: str
@@ -21,6 +22,8 @@ class Provenance(NamedTuple):
     lines: dict[str, str]
     spec: str | None
     finished: bool | None
+    agents: Sequence[str] = ()
+    problems: Sequence[str] = ()
 
 
 def _duration(seconds: float) -> str:
@@ -75,15 +78,21 @@ def provenance(folder: Path) -> Provenance:
     lines["finished"] = _text(manifest.get("time", "")) if manifest.get("finished") else "no"
     lines["note"] = _text(manifest.get("note", ""))
     finished = manifest.get("finished")
+    agents, problems = _names(runs, spec)
+    title = STUDIES[study].title if study in STUDIES else study or name
+    if study == "train":
+        title = _training(agents, problems)
     return Provenance(
         study,
-        _title(study, spec, runs) or name,
+        title,
         f"{study or 'results'} · {name}" if study != name else f"{study} study",
-        _lead(_names(runs) if runs else spec),
+        "" if study == "train" else _lead(agents, problems),
         {key: value for key, value in facts.items() if value},
         {key: value for key, value in lines.items() if value},
         json.dumps(runs or spec, indent=2, ensure_ascii=False) if spec else None,
         finished if isinstance(finished, bool) else None,
+        agents,
+        problems,
     )
 
 
@@ -103,10 +112,11 @@ def joined(parts: Sequence[Provenance]) -> Provenance:
         names = dict.fromkeys(name for each in fields for name in each)
         return {name: gap.join(dict.fromkeys(each[name] for each in fields if name in each)) for name in names}
 
+    agents = list(dict.fromkeys(name for part in parts for name in part.agents))
+    problems = list(dict.fromkeys(name for part in parts for name in part.problems))
     return first._replace(
-        title="Training",
+        title=_training(agents, problems),
         kicker=f"{first.study} · {len(parts)} folders",
-        lead=" ".join(dict.fromkeys(part.lead for part in parts)),
         facts=together([part.facts for part in parts], ", "),
         lines=together([part.lines for part in parts], "; "),
         spec="\n".join(part.spec for part in parts if part.spec) or None,
@@ -119,17 +129,30 @@ def _steps(run: Mapping[str, Any]) -> int:
     return steps if isinstance(steps, int) else 0
 
 
-def _names(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Agents and environments of training runs, each once."""
-    fields = {"agents": "agent", "games": "env"}
-    return {name: list(dict.fromkeys(_text(run.get(key, "")) for run in runs)) for name, key in fields.items()}
+def _names(runs: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The agents and the problems of training runs or of a study's options, each once."""
+    if runs:
+        fields: Sequence[Any] = [[run.get(key, "") for run in runs] for key in ("agent", "env")]
+    else:
+        choices = (("agents", "algorithms", "agent"), ("mdps", "games", "game", "environment", "problems", "env"))
+        fields = [next((spec[name] for name in names if spec.get(name)), []) for names in choices]
+    agents, problems = (
+        list(dict.fromkeys(map(_text, found if isinstance(found, list) else [found]))) for found in fields
+    )
+    lengths = spec.get("lengths") or spec.get("length")
+    if lengths:
+        problems = [f"N = {', '.join(map(_text, lengths if isinstance(lengths, list) else [lengths]))}"]
+    return agents, problems
 
 
-def _title(study: str | None, spec: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> str:
-    if study != "train":
-        return STUDIES[study].title if study in STUDIES else study or ""
-    envs = _names(runs)["games"] if runs else [_text(spec.get("env", ""))]
-    return f"Training on {', '.join(envs)}"
+def _training(agents: Sequence[str], envs: Sequence[str], most: int = 4) -> str:
+    """The heading of training runs, as in: DQN, IQN on CartPole-v1."""
+
+    def listed(names: Sequence[str]) -> str:
+        more = f" and {len(names) - most} more" if len(names) > most else ""
+        return ", ".join(map(label, names[:most])) + more
+
+    return f"{listed(agents)} on {listed(envs)}"
 
 
 def _budget(spec: Mapping[str, Any]) -> str:
@@ -139,15 +162,7 @@ def _budget(spec: Mapping[str, Any]) -> str:
     return ""
 
 
-def _lead(spec: Mapping[str, Any]) -> str:
+def _lead(agents: Sequence[str], problems: Sequence[str]) -> str:
     """A sentence that names the agents and the problems."""
-    who = next((spec[name] for name in ("agents", "algorithms", "agent") if spec.get(name)), None)
-    lengths = spec.get("lengths") or spec.get("length")
-    what = next((spec[name] for name in ("mdps", "games", "game", "environment") if spec.get(name)), None)
-    names = [_text(item) for item in who] if isinstance(who, list) else [_text(who)] if who else []
-    problems = [_text(item) for item in what] if isinstance(what, list) else [_text(what)] if what else []
-    if lengths:
-        problems = [f"N = {', '.join(map(_text, lengths if isinstance(lengths, list) else [lengths]))}"]
-    return ("; ".join(part for part in (", ".join(names), "on " + ", ".join(problems) if problems else "") if part)) + (
-        "." if names or problems else ""
-    )
+    parts = [", ".join(agents), f"on {', '.join(problems)}" if problems else ""]
+    return "; ".join(part for part in parts if part) + ("." if agents or problems else "")

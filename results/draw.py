@@ -9,7 +9,7 @@ import pandas as pd
 
 from feelgood.figures.chart import Chart
 from feelgood.figures.style import save
-from feelgood.studies.bandits.figures import DRAW
+from feelgood.studies.bandits.figures import ranking
 from feelgood.studies.deepsea import charts as deepsea
 from feelgood.studies.deepsea import tables
 from feelgood.studies.nchain import charts as nchain
@@ -40,7 +40,7 @@ def bandits():
     parts = {"linear": curves[~is_wheel], "wheel": curves[is_wheel]}
     parts["data"] = pd.read_parquet(folder / "data" / "curves.parquet")
     for name, table in parts.items():
-        save(DRAW["curves"](table), folder / f"{name}.png")
+        save(ranking(table), folder / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from feelgood.figures.chart import numbers
 from feelgood.figures.style import colours_of, label
 from feelgood.report.kinds import MAKERS, available, make_chart, overlaid, tables_of
 from feelgood.report.page import build_report
+from feelgood.report.tables import scores_table
 from feelgood.runs import store
 from feelgood.statistics import final_scores
 
@@ -104,6 +105,43 @@ def test_the_best_agent_stands_first_among_means_over_all_tasks(tables):
     marks = {series.name: series for series in chart.panels[1].series}
     assert marks["DQN"].x[0] == pytest.approx(scores.loc[scores["agent"] == "dqn", "score"].mean(), rel=1e-4)
     assert marks["DQN"].y[0] == order.index("DQN")
+
+
+@pytest.fixture(scope="module")
+def bandits():
+    """Regret of three algorithms on two problems, which grows by 1, 2 and 3 a round and differs by seed."""
+    return pd.DataFrame(
+        {"problem": p, "algorithm": a, "seed": s, "round": t, "regret": (rate + s) * t * scale, "setting": "x"}
+        for p, scale in (("wheel-0.5", 1.0), ("linear-20d", 10.0))
+        for a, rate in (("greedy", 3), ("lin_ts", 1), ("lin_ucb", 2))
+        for s in (0.0, 0.5)
+        for t in (1, 10, 100)
+    )
+
+
+def test_regret_of_bandits_is_drawn_against_rounds_with_a_panel_for_each_problem(bandits):
+    first, second = make_chart("curves", {"curves": bandits}).panels
+    assert (first.title, second.title, first.x_label, first.x_log) == ("wheel-0.5", "linear-20d", "round", True)
+    assert {line.name: line.y for line in second.series}["LinTS"] == [12.5, 125.0, 1250.0]
+    assert [line.name for line in first.series if line.strong] == ["LinTS"]
+
+
+def test_the_least_regret_is_best_in_every_figure(bandits):
+    one = {"curves": bandits[bandits["problem"] == "wheel-0.5"]}
+    means, _ = make_chart("aggregate", one).panels
+    assert list(means.y_names) == ["LinTS", "LinUCB", "greedy"]
+    chart = make_chart("profiles", one)
+    (panel,) = chart.panels
+    assert panel.y_label == "share of runs at most τ"
+    ends = {line.name: dict(zip(line.x, line.y, strict=True)) for line in panel.series}
+    assert {name: share[350.0] for name, share in ends.items()} == {"LinTS": 1.0, "LinUCB": 1.0, "greedy": 1.0}
+    assert {name: share[100.0] for name, share in ends.items()} == {"LinTS": 0.5, "LinUCB": 0.0, "greedy": 0.0}
+    assert all(
+        low <= y <= high for line in panel.series for low, y, high in zip(line.low, line.y, line.high, strict=True)
+    )
+    table = scores_table({"curves": bandits})
+    assert table.html.index("LinTS") < table.html.index("LinUCB") < table.html.index("greedy")
+    assert table.note.startswith("Regret at the last round, averaged over up to 2 seeds")
 
 
 @pytest.mark.parametrize("kind", ["aggregate", "efficiency"])

@@ -10,12 +10,15 @@ from feelgood import bandits
 from feelgood.bandits import FeelGood, Model, datasets
 from feelgood.bandits.base import Context
 from feelgood.bandits.feel_good import Past
+from feelgood.figures.style import LOOKS, label
+from feelgood.report import kinds
 from feelgood.studies.bandits import algorithms, figures, parts, released, study, tables
 from feelgood.studies.seeds import tuning_range
 
 
 def test_every_name_can_be_made_on_every_problem_that_it_suits():
-    assert len({entry.label for entry in algorithms.ENTRIES.values()}) == len(algorithms.ENTRIES)
+    assert set(algorithms.ENTRIES) <= set(LOOKS)
+    assert len({label(name) for name in algorithms.ENTRIES}) == len(algorithms.ENTRIES)
     for name in ("linear-20d", "logistic-20d", "wheel-0.95"):
         bandit, link = algorithms.problem(name)
         for algorithm, entry in algorithms.ENTRIES.items():
@@ -147,6 +150,13 @@ def test_a_small_study_leaves_tables_figures_and_a_summary(tmp_path):
     assert table.groupby(["algorithm", "seed"])["regret"].apply(lambda r: r.is_monotonic_increasing).all()
     assert "| released_lin_ucb |" in lines[0]
     assert "chosen on tuning seeds" in lines[0]
+    assert {"curves.png", "ranking.png"} <= {path.name for path in paths}
+    (panel,) = kinds.make_chart("curves", kinds.tables_of(tmp_path / "bandits")).panels
+    assert (panel.title, panel.x_label, panel.x_log) == ("linear-20d", "round", True)
+    assert [line.name for line in panel.series] == ["LinUCB", "LinUCB, as released"]
+    assert panel.series[0].y[-1] == pytest.approx(
+        table[(table["algorithm"] == "lin_ucb") & (table["round"] == 40)]["regret"].mean(), rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(("make", "is_spread"), [(bandits.lin_ts, True), (bandits.neural_linear, False)])
@@ -202,8 +212,8 @@ def test_weights_and_errors_are_drawn_and_summarised():
             for r in (1, 10)
         ]
     )
-    assert len(figures.DRAW["weights"](weights).axes) == 2
-    assert len(figures.DRAW["errors"](errors).axes) == 2
+    assert len(figures.DRAW["weights"]["weights"](weights).axes) == 2
+    assert len(figures.DRAW["errors"]["errors"](errors).axes) == 2
     text = tables.as_markdown({"weights": weights, "errors": errors})
     assert "| exact | 0.25 | 0.0 | 0: 11.0 ± 1.1, 0.01: 11.0 ± 1.1 |" in text
     assert "| lmc | 5 | 0.500 | 0.500 | 0.200 | 15.0 ± 2.0 |" in text

@@ -45,7 +45,7 @@ def compare(arguments: Sequence[str]) -> None:
         print(json.dumps(plain[0] if len(plain) == 1 else plain, indent=2))
         return
     for name, each in zip(names[1:], found, strict=True):
-        when = "after the last episode" if each.lower_is_better else "mean of a run's last 10 evaluations"
+        when = "at the end of a run" if each.lower_is_better else "mean of a run's last 10 evaluations"
         print(f"A: {names[0]}\nB: {name}\nscore: {each.score}, {when}\n")
         _print_table(each.rows)
         print(f"\n{sentence(each)}")

@@ -18,7 +18,7 @@ from feelgood.statistics import (
     sample_efficiency,
 )
 
-_TIMES = {"step": "environment steps", "frame": "frames", "episode": "episode"}
+_TIMES = {"step": "environment steps", "frame": "frames", "episode": "episode", "round": "round"}
 _SCORES = {"return": "evaluation return", "regret": "cumulative regret"}
 
 
@@ -47,6 +47,7 @@ def learning_curves(curves: pd.DataFrame) -> Chart:
             _TIMES[columns.time],
             _SCORES.get(columns.score, columns.score),
             lines,
+            x_log=columns.time == "round",
             y_log=columns.lower_is_better,
             y_range=(0, 10.4) if chain else _regret_range(lines) if columns.lower_is_better else None,
             guides=(10,) if chain else (),
@@ -83,19 +84,22 @@ def _regret_range(lines: list[Series]) -> tuple[float, None] | None:
 
 
 def profiles(curves: pd.DataFrame) -> Chart:
-    """Performance profiles: over all tasks where they have one scale, else a panel for each."""
+    """Performance profiles: over all tasks where they have one scale, else a panel for each. High is good in all."""
     columns = layout(curves)
     scores = final_scores(curves)
     looks = colours_of(unique(scores["agent"]))
     groups = [("", _of_all_tasks(scores))] if columns.one_scale else list(scores.groupby("task", sort=False))
+    side = "at most" if columns.lower_is_better else "above"
     panels = []
     for task, rows in groups:
         table = performance_profile(rows)
+        if columns.lower_is_better:
+            table = table.assign(share=1 - table["share"], low=1 - table["high"], high=1 - table["low"])
         make = partial(series, x="threshold", y="share", band=("low", "high"))
         lines = series_of(table, "agent", make, looks)
-        panels.append(Panel(str(task), f"{columns.score} τ", "share of runs above τ", lines, y_range=(0, 1.04)))
-    note = "Share of runs whose final score is above τ, with a pointwise 95% interval by the stratified bootstrap."
-    note += _lost(curves)
+        panels.append(Panel(str(task), f"{columns.score} τ", f"share of runs {side} τ", lines, y_range=(0, 1.04)))
+    note = f"Share of runs whose final {columns.score} is {side} τ"
+    note += f", with a pointwise 95% interval by the stratified bootstrap.{_lost(curves)}"
     return Chart("profiles", "Performance profiles", note, "curves", panels)
 
 
@@ -117,7 +121,9 @@ def aggregates(curves: pd.DataFrame) -> Chart:
     scores = _of_all_tasks(final_scores(curves))
     looks = colours_of(unique(curves[columns.agent]))
     tables = {"interquartile mean": aggregate(scores, "iqm"), "mean": aggregate(scores, "mean")}
-    order = list(tables["interquartile mean"].sort_values("value", kind="stable", ascending=False)["agent"])
+    order = list(
+        tables["interquartile mean"].sort_values("value", kind="stable", ascending=columns.lower_is_better)["agent"]
+    )
     panels = []
     for title, table in tables.items():
         marks = [

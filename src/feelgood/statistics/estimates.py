@@ -23,9 +23,9 @@ NUM_DRAWS = 2000
 LEVEL = 0.95
 
 _AGENTS = ("agent", "algorithm", "sampler")
-_TASKS = ("length", "game", "mdp", "environment", "task", "constants", "budget", "form")
+_TASKS = ("length", "game", "mdp", "problem", "environment", "task", "constants", "budget", "form")
 # In a table of regret "step" is a step size.
-_TIMES = ("episode", "frame", "step")
+_TIMES = ("episode", "round", "frame", "step")
 _SCORES = ("return", "score", "regret")
 
 

@@ -1,4 +1,4 @@
-"""The algorithms of the study: how each is made, and the grid it is tuned on."""
+"""The algorithms of the study: how each is made, and the grid it is tuned on. `figures.style.LOOKS` names them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,13 +15,11 @@ class Entry(NamedTuple):
     """An algorithm of the study.
 
     Attributes:
-      label: its name in figures.
       make: `(model, link, num_rounds, hyper) -> Algorithm`; hyper-parameters may be traced.
       grid: values of every hyper-parameter to try.
       base: an algorithm that is tuned first, and whose values are taken where the grid has none; "" for none.
     """
 
-    label: str
     make: Callable[[Model, str, int, Hyper], Algorithm]
     grid: Mapping[str, Sequence[float]]
     base: str = ""
@@ -85,45 +83,39 @@ SCALES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 NEURAL_HEAT = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)  # of the mean potential
 LINEAR = {
     "lin_ucb": Entry(
-        "LinUCB",
         lambda model, link, num_rounds, hyper: bandits.lin_ucb(model, hyper["bonus"], **_common(link, hyper)),
         {"bonus": BONUS, "ridge": RIDGE},
     ),
     "lin_ts": Entry(
-        "LinTS",
         lambda model, link, num_rounds, hyper: bandits.lin_ts(model, hyper["heat"], **_common(link, hyper)),
         BASE,
     ),
     "lin_ids": Entry(
-        "IDS",
         lambda model, link, num_rounds, hyper: bandits.lin_ids(model, hyper["bonus"], **_common(link, hyper)),
         {"bonus": BONUS, "ridge": RIDGE},
     ),
     "greedy": Entry(
-        "greedy",
         lambda model, link, num_rounds, hyper: bandits.lin_ts(model, 0.0, **_common(link, hyper)),
         {"ridge": (0.003, *RIDGE)},
     ),
     "epsilon_greedy": Entry(
-        "ε-greedy",
         lambda model, link, num_rounds, hyper: bandits.epsilon_greedy(model, hyper["epsilon"], **_common(link, hyper)),
         {"epsilon": (0.001, 0.005, 0.02), "ridge": RIDGE},
     ),
-    "fgts": Entry("FGTS, exact", _fgts(), GOOD),
-    "fgts_falling": Entry("FGTS, exact, λ ∝ t^−½", _fgts(decay=0.5), GOOD | {"weight": (0.03, 0.1, 0.3, 1.0)}),
-    "sfgts": Entry("SFGTS, exact, b = 2", _fgts(smoothness=10.0, bound=2.0), GOOD),
-    "lmc_ts": Entry("LMC-TS", _chain(bandits.lmc_ts), ONE_RIDGE),
-    "fg_lmc_ts": Entry("FG-LMC-TS", _chain(bandits.lmc_ts, True, num_steps=10), GOOD),
-    "p_lmc_ts": Entry("LMC-TS, preconditioned", _chain(bandits.lmc_ts, num_steps=5, preconditioned=True), ONE_RIDGE),
-    "ulmc_ts": Entry("ULMC-TS", _chain(bandits.ulmc_ts), ONE_RIDGE),
-    "baoab_ts": Entry("BAOAB-TS", _chain(bandits.baoab_ts), ONE_RIDGE),
-    "mala_ts": Entry("MALA-TS", _chain(bandits.mala_ts, num_steps=10), ONE_RIDGE),
-    "fg_mala_ts": Entry("FG-MALA-TS", _chain(bandits.mala_ts, True, num_steps=5), GOOD),
-    "hmc_ts": Entry("HMC-TS", _chain(bandits.hmc_ts, num_steps=3), ONE_RIDGE),
+    "fgts": Entry(_fgts(), GOOD),
+    "fgts_falling": Entry(_fgts(decay=0.5), GOOD | {"weight": (0.03, 0.1, 0.3, 1.0)}),
+    "sfgts": Entry(_fgts(smoothness=10.0, bound=2.0), GOOD),
+    "lmc_ts": Entry(_chain(bandits.lmc_ts), ONE_RIDGE),
+    "fg_lmc_ts": Entry(_chain(bandits.lmc_ts, True, num_steps=10), GOOD),
+    "p_lmc_ts": Entry(_chain(bandits.lmc_ts, num_steps=5, preconditioned=True), ONE_RIDGE),
+    "ulmc_ts": Entry(_chain(bandits.ulmc_ts), ONE_RIDGE),
+    "baoab_ts": Entry(_chain(bandits.baoab_ts), ONE_RIDGE),
+    "mala_ts": Entry(_chain(bandits.mala_ts, num_steps=10), ONE_RIDGE),
+    "fg_mala_ts": Entry(_chain(bandits.mala_ts, True, num_steps=5), GOOD),
+    "hmc_ts": Entry(_chain(bandits.hmc_ts, num_steps=3), ONE_RIDGE),
 }
 LOGISTIC = {
     "pg_ts": Entry(
-        "Pólya–Gamma TS",
         lambda model, link, num_rounds, hyper: bandits.polya_gamma_ts(
             model, prior_precision=hyper["ridge"], temperature=hyper["heat"], window=256
         ),
@@ -131,34 +123,29 @@ LOGISTIC = {
     )
 }
 RELEASED = {
-    "released_lin_ucb": Entry("LinUCB, as released", released.lin_ucb, {}),
-    "released_lin_ts": Entry("LinTS, as released", released.lin_ts, {}),
-    "released_lmc_ts": Entry("LMC-TS, as released", released.lmc_ts(None), {}),
-    "released_fg_lmc_ts": Entry("FG-LMC-TS, as released", released.lmc_ts(0.5), {}),
-    "released_mala_ts": Entry("MALA-TS, as released", released.mala_ts(None, False), {}),
-    "released_fg_mala_ts": Entry("FG-MALA-TS, as released", released.mala_ts(0.01, False), {}),
-    "corrected_mala_ts": Entry("MALA-TS, test corrected", released.mala_ts(None, True), {}),
-    "corrected_fg_mala_ts": Entry("FG-MALA-TS, test corrected", released.mala_ts(0.01, True), {}),
+    "released_lin_ucb": Entry(released.lin_ucb, {}),
+    "released_lin_ts": Entry(released.lin_ts, {}),
+    "released_lmc_ts": Entry(released.lmc_ts(None), {}),
+    "released_fg_lmc_ts": Entry(released.lmc_ts(0.5), {}),
+    "released_mala_ts": Entry(released.mala_ts(None, False), {}),
+    "released_fg_mala_ts": Entry(released.mala_ts(0.01, False), {}),
+    "corrected_mala_ts": Entry(released.mala_ts(None, True), {}),
+    "corrected_fg_mala_ts": Entry(released.mala_ts(0.01, True), {}),
 }
 NEURAL = {
     "neural_greedy": Entry(
-        "neural ε-greedy",
         _neural(bandits.neural_greedy, "epsilon"),
         STEPS | {"epsilon": (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)},
     ),
-    "neural_linear": Entry(
-        "neural-linear TS", _neural(bandits.neural_linear, "temperature"), STEPS | {"temperature": SCALES}
-    ),
-    "neural_ts": Entry("NeuralTS", _neural(bandits.neural_ts, "scale"), STEPS | {"scale": SCALES}),
-    "neural_ucb": Entry("NeuralUCB", _neural(bandits.neural_ucb, "scale"), STEPS | {"scale": SCALES}),
+    "neural_linear": Entry(_neural(bandits.neural_linear, "temperature"), STEPS | {"temperature": SCALES}),
+    "neural_ts": Entry(_neural(bandits.neural_ts, "scale"), STEPS | {"scale": SCALES}),
+    "neural_ucb": Entry(_neural(bandits.neural_ucb, "scale"), STEPS | {"scale": SCALES}),
     "neural_ensemble": Entry(
-        "ensemble with priors",
         _neural(bandits.neural_ensemble, "prior_scale", num_members=5),
         STEPS | {"prior_scale": (0.01, 0.03, 0.1, 0.3, 1.0)},
     ),
-    "neural_lmc": Entry("neural LMC-TS", _langevin(False), STEPS | {"heat": NEURAL_HEAT}),
+    "neural_lmc": Entry(_langevin(False), STEPS | {"heat": NEURAL_HEAT}),
     "neural_fg_lmc": Entry(
-        "neural FG-LMC-TS",
         _langevin(True),
         {"heat": NEURAL_HEAT, "weight": (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)},
         base="neural_lmc",

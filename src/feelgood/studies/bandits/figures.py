@@ -1,6 +1,6 @@
 """Figures of the bandits study."""
 
-import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -8,18 +8,12 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from feelgood.figures.style import COLOURS, STYLE, shades
-from feelgood.studies.bandits.algorithms import ENTRIES
+from feelgood.figures.chart import Chart
+from feelgood.figures.curves import learning_curves
+from feelgood.figures.style import COLOURS, LOOKS, STYLE, label, shades
 from feelgood.studies.bandits.tables import PUBLISHED, final
 
 _GROUPS = {"released": COLOURS["grey"], "corrected": COLOURS["orange"], "fg": COLOURS["red"], "sfg": COLOURS["red"]}
-
-
-# Algorithms that often come close to each other first, so that these differ.
-_OFTEN_BEST = ("lin_ucb", "fgts", "lin_ts", "lin_ids", "fg_lmc_ts", "lmc_ts", "fgts_falling", "sfgts", "p_lmc_ts")
-_PALETTE = [COLOURS[name] for name in ("blue", "red", "green", "orange", "pink", "sky", "black")]
-_PALETTE += ["#8C6BB1", "#A6761D", "#004D40", "#7A1F00"]
-_LINE_COLOURS = dict(zip(dict.fromkeys((*_OFTEN_BEST, *ENTRIES)), itertools.cycle(_PALETTE), strict=False))
 
 
 def _colour(name: str) -> str:
@@ -29,7 +23,7 @@ def _colour(name: str) -> str:
     return COLOURS["blue"]
 
 
-def _curves(table: pd.DataFrame) -> Figure:
+def ranking(table: pd.DataFrame) -> Figure:
     """For every problem, mean regret by round and the final regret with its interval, best at the top."""
     ends = final(table)
     problems = list(ends["problem"].unique())
@@ -56,7 +50,7 @@ def _by_round(panel, table: pd.DataFrame, ranked: list[str]) -> None:
     means = table.groupby(["algorithm", "round"])["regret"].mean()
     for i, name in enumerate(ranked):
         is_best = i < 6
-        best = {"color": _LINE_COLOURS[name], "label": ENTRIES[name].label, "zorder": 3}
+        best = {"color": LOOKS[name].colour, "label": label(name), "zorder": 3}
         panel.plot(means[name].index, means[name], **(best if is_best else {"color": "0.8", "linewidth": 0.8}))
     if len(ranked) > 6:
         panel.plot([], [], color="0.8", linewidth=0.8, label="others")
@@ -73,7 +67,7 @@ def _at_the_end(panel, ends: pd.DataFrame, name: str) -> None:
     for i, row in enumerate(ends.to_dict("records")):
         look = {"color": _colour(row["algorithm"]), "fmt": "o", "markersize": 4, "elinewidth": 1.2}
         panel.errorbar(row["mean"], i, xerr=row["half"], **look)
-    panel.set_yticks(range(len(ends)), [ENTRIES[each].label for each in ends["algorithm"]], fontsize=7)
+    panel.set_yticks(range(len(ends)), [label(each) for each in ends["algorithm"]], fontsize=7)
     if name in PUBLISHED and ends["round"].max() == 10_000:
         panel.axvline(PUBLISHED[name], color=COLOURS["black"], linestyle=":", linewidth=1)
         above = panel.get_xaxis_transform()
@@ -164,4 +158,9 @@ def _errors(table: pd.DataFrame) -> Figure:
     return figure
 
 
-DRAW = {"curves": _curves, "weights": _weights, "errors": _errors}
+DRAW: dict[str, dict[str, Callable[[pd.DataFrame], Chart | Figure]]] = {
+    "curves": {"curves": learning_curves, "ranking": ranking},
+    "weights": {"weights": _weights},
+    "errors": {"errors": _errors},
+}
+"""Figures of each part by name: functions of its table."""

@@ -117,6 +117,7 @@ def left_out(study: BanditsStudy) -> str:
 FILES = {
     **{f"{part}.parquet": line for part, line in _DESCRIPTIONS.items()},
     **{f"{part}.{ending}": f"figure of {part}" for part in PARTS for ending in ("png", "pdf")},
+    **{f"ranking.{ending}": "regret by round of the best six, and the last regret of all" for ending in ("png", "pdf")},
     "summary.md": "tables for people",
 }
 
@@ -142,7 +143,8 @@ def run(study: BanditsStudy, report=print) -> list[Path]:
             if not plans:
                 raise ValueError(f"algorithms {study.algorithms!r} do not suit any of the problems {study.problems!r}")
             tables[part] = pd.concat(run_plans(study, plans, study.output, facts, title=part), ignore_index=True)
-            paths += write_files(study.output, {f"{part}.parquet": tables[part], part: DRAW[part](tables[part])})
+            figures = {name: draw(tables[part]) for name, draw in DRAW[part].items()}
+            paths += write_files(study.output, {f"{part}.parquet": tables[part], **figures})
         text = results.as_markdown(tables)
         report(text)
         return [*paths, *write_files(study.output, {"summary.md": f"{text}\n{missing}\n" if missing else text})]

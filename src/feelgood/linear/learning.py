@@ -178,6 +178,11 @@ def learn(key: PRNGKey, mdp: LinearMDP, learner: Learner, num_episodes: int, sta
     check_count("num_episodes", num_episodes)
     learner.check(num_episodes)
     start = random_start(mdp) if start is None else start
+    # Compiled as a whole: one by one, the operations around the loop take longer to compile than the loop.
+    return jax.jit(lambda key, mdp: _learn(key, mdp, learner, num_episodes, start))(key, mdp)
+
+
+def _learn(key: PRNGKey, mdp: LinearMDP, learner: Learner, num_episodes: int, start: Start) -> Curve:
     written = tables(mdp)
     best = optimal_values(written)[1][0]
     cumulative = jnp.cumsum(written.transitions, -1)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from feelgood.cli.train import TrainOptions
 from feelgood.figures import draw as figures
-from feelgood.figures.chart import numbers
+from feelgood.figures.chart import Chart, Panel, Series, numbers
 from feelgood.figures.style import colours_of, label
 from feelgood.report.kinds import MAKERS, available, make_chart, overlaid, tables_of
 from feelgood.report.page import build_report
@@ -55,6 +55,24 @@ def test_every_kind_of_chart_is_made_and_drawn(tables, study, kind):
         elif not panel.y_names:
             for line, series in zip(axes.lines, panel.series, strict=False):
                 np.testing.assert_allclose(line.get_xydata(), np.transpose([series.x, series.y]))
+
+
+def test_names_stand_at_the_ends_of_curves_that_end_apart():
+    ends = {"high": 9.0, "close": 8.9, "low": 1.0}
+    lines = [Series(name, "#112233", [0.0, 1.0], [0.0, end]) for name, end in ends.items()]
+    chart = Chart("x", "", "", "", [Panel("", "x", "y", lines, y_range=(0, 10))])
+    figure = figures.draw(chart)
+    places = {text.get_text(): text.get_position()[1] for text in figure.axes[0].texts}
+    assert not figure.legends
+    assert places["low"] == pytest.approx(0.1)  # far from the others, so at its own end
+    assert places["high"] + places["close"] == pytest.approx(1.79)  # moved apart by the same amount
+    assert places["high"] - places["close"] > 0.05
+    same = chart._replace(panels=[chart.panels[0]._replace(series=lines * 5)])
+    assert figures.draw(same).legends  # too many at one place
+    close = chart._replace(panels=[chart.panels[0]._replace(series=lines[:2])])
+    assert figures.draw(close).legends  # names at one place tell nothing
+    shorter = [*lines, lines[0]._replace(name="stops", x=[0.0, 0.5])]
+    assert figures.draw(chart._replace(panels=[chart.panels[0]._replace(series=shorter)])).legends
 
 
 def test_possible_charts_follow_from_the_columns(tables):

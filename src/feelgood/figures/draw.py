@@ -8,12 +8,15 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
+from scipy.optimize import isotonic_regression
 
 from feelgood.figures.chart import Chart, Panel, Series
 from feelgood.figures.style import STYLE
 
 _COLUMNS = 5
 _MOST_PLACES = 8
+# Labels at the ends of curves, in shares of the height: the gap between two, and the farthest that one may be moved.
+_GAP, _FAR = 0.06, 0.2
 
 
 def draw(chart: Chart) -> Figure:
@@ -37,7 +40,7 @@ def draw(chart: Chart) -> Figure:
                 axes.set_yticklabels([])
         for axes in panels[len(chart.panels) :]:
             axes.set_axis_off()
-        if handles and not named:
+        if handles and not named and not (len(chart.panels) == 1 and _labelled(panels[0], chart.panels[0])):
             figure.legend(list(handles.values()), list(handles), loc="outside right center")
         figure.suptitle(chart.title, fontsize=10)
         return figure
@@ -80,6 +83,30 @@ def _lines(axes: Axes, panel: Panel, handles: dict[str, Artist]) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
     elif not panel.x_log:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _short(x)))
+
+
+def _labelled(axes: Axes, panel: Panel) -> bool:
+    """Writes the name of each curve at its end; returns False, and writes nothing, if ends are too close together."""
+    ends = []
+    axes.autoscale_view()  # the limits are otherwise set when the figure is drawn
+    for one in panel.series:
+        known = [(x, y) for x, y in zip(one.x, one.y, strict=True) if np.isfinite(y)]
+        at = axes.transAxes.inverted().transform(axes.transData.transform(known[-1] if known else (0, 0)))
+        ends.append((float(np.clip(at[1], 0, 1)), one))
+        if not known or at[0] < 0.9:  # ends before the others
+            return False
+    ends.sort(key=lambda end: end[0])
+    places = np.array([place for place, _ in ends])
+    # The nearest places, in squared distance, with a gap between any two.
+    gaps = _GAP * np.arange(len(ends))
+    moved = isotonic_regression(places - gaps).x + gaps
+    if (len(ends) > 1 and np.ptp(places) < _GAP) or np.max(np.abs(moved - places), initial=0.0) > _FAR:
+        return False
+    for place, (_, one) in zip(moved, ends, strict=True):
+        weight = "bold" if one.strong else "normal"
+        look: Any = {"color": one.colour, "fontsize": 8, "fontweight": weight, "va": "center"}
+        axes.text(1.02, place, one.name, transform=axes.transAxes, **look)
+    return True
 
 
 def _short(value: float) -> str:

@@ -1,6 +1,7 @@
 """Charts hold the numbers of their tables, and figures hold those of their charts."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -289,3 +290,5 @@ def test_folders_are_overlaid_by_agent_and_settings(tmp_path):
     alone = build_report([trained(tmp_path / "e", "dqn", 0.0, [3], 0.1)])
     assert "<title>DQN on x · feelgood</title>" in alone
     assert "of one seed, without an interval" in alone
+    kinds_shown = re.findall(r'data-kind="(\w+)"', alone)
+    assert kinds_shown == ["curves"]  # means over tasks say nothing new of one task

@@ -111,6 +111,7 @@ def test_both_scores_of_the_winner_are_printed_with_the_one_to_report(swept):
     assert "on the 3 tuning seeds that chose it is 10.00; as the best of 6 it is too high on average" in text
     # Seeds 0, 1, 2 score 5, 6, 7. One resample in 27 has 5 alone, more than 2.5%, so the interval is the range.
     assert "On 3 fresh seeds it is 6.00 (95% bootstrap interval [5.00, 7.00]): report this one." in text
+    assert "| 1 | 3 | 1 | 7.00 | – |" in text  # one seed has no standard error
     assert text.index("| 2 | 3 | 3 | 10.00 |") < text.index("| 2 | 2 | 3 | 9.00 |") < text.index("| 1 | 3 | 1 | 7.00 |")
 
 

@@ -22,8 +22,8 @@ from feelgood.report.tables import best, breakable, scores_table, table_of
 from feelgood.runs.machine import version_of
 
 _MOST_ROWS = 200
-# A profile of a single task adds little to the table of scores and takes much space.
-_KINDS_ON_ONE_SCALE = ("profiles",)
+# Of a single task these add little to the table of scores and the learning curves, and take much space.
+_OVER_TASKS = ("aggregate", "profiles", "efficiency")
 
 
 class _Run(NamedTuple):
@@ -102,7 +102,8 @@ def _read(folders: list[Path]) -> _Run:
         except ValueError as error:
             reasons.append(str(error))
             continue
-        if kind not in _KINDS_ON_ONE_SCALE or len(chart.panels) == 1:
+        has_one_task = any(other.kind == "curves" and len(other.panels) == 1 for other in charts)
+        if not (kind in _OVER_TASKS and has_one_task) and (kind != "profiles" or len(chart.panels) == 1):
             charts.append(chart)
     if not charts:
         why = "; ".join(dict.fromkeys(reasons)) or f"none of {', '.join(tables)} is a table that it knows"

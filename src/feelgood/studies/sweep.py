@@ -17,7 +17,7 @@ from feelgood.studies.cells import Cell, CellOptions, check_budget, environment_
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.external_runs import defaults, external_table, is_external
 from feelgood.studies.nchain.study import GRIDS, best, tune, tuning_seeds
-from feelgood.studies.output import markdown_table, write_files
+from feelgood.studies.output import markdown_table, plus_minus, write_files
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,12 @@ def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10
     ranked = points.sort_values(["count", "score", "area"], ascending=False)
     shown = ranked.head(num_shown).to_dict("records")
     rows = [
-        [*(f"{row[name]:g}" for name in names), f"{row['count']}", f"{row['score']:.2f}", f"{row['error']:.2f}"]
+        [
+            *(f"{row[name]:g}" for name in names),
+            f"{row['count']}",
+            f"{row['score']:.2f}",
+            plus_minus(row["error"], math.nan),
+        ]
         for row in shown
     ]
     lines = [markdown_table([*names, "tuning seeds", "score", "standard error"], rows)]
@@ -143,9 +148,12 @@ def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10
     chosen = ", ".join(f"{name} = {winner[name]:g}" for name in names)
     lines += [
         f"Of {len(points)} points for {study.agent} on {study.environment}, {chosen} won.",
-        f"Its score on the {winner['count']:.0f} tuning seeds that chose it is {winner['score']:.2f}; as the best of "
-        f"{len(points)} it is too high on average. On {study.num_seeds} fresh "
-        f"{'seeds' if study.num_seeds > 1 else 'seed'} it is {fresh:.2f}{band}: report this one."
-        + (f" Runs that diverged are left out: {lost}." if lost else ""),
+        f"Its score on the {_seeds(int(winner['count']), 'tuning')} that chose it is {winner['score']:.2f}; as the "
+        f"best of {len(points)} it is too high on average. On {_seeds(study.num_seeds, 'fresh')} it is "
+        f"{fresh:.2f}{band}: report this one." + (f" Runs that diverged are left out: {lost}." if lost else ""),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _seeds(count: int, kind: str) -> str:
+    return f"{count} {kind} {'seed' if count == 1 else 'seeds'}"

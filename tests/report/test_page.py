@@ -154,6 +154,13 @@ def test_scores_have_bootstrap_intervals_within_the_range_of_the_runs():
     assert best({"curves": pd.DataFrame(rows)})[0][2:4] == ("383.33", "[150.00, 500.00]")
 
 
+@pytest.mark.parametrize(("lengths", "is_short"), [([25, 50], True), ([25, 100], False), (["?"], False), ([], False)])
+def test_the_page_of_short_chains_says_that_feel_good_does_not_help_there(tmp_path, lengths, is_short):
+    manifest = {"study": "nchain", "spec": {"lengths": lengths, "agents": ["dqn"]}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert ("too short for the feel-good term" in provenance(tmp_path).lead) == is_short
+
+
 def test_a_command_is_rebuilt_from_options():
     spec = {"num_seeds": 3, "lengths": [5, 7], "cold": [], "ablate": False, "output": "a b", "x": None, "on": True}
     assert (

@@ -95,7 +95,8 @@ def build_report(folders: Sequence[Path], title: str | None = None) -> str:
 def _read(folders: list[Path]) -> _Run:
     tables = overlaid(folders)
     behind = joined([provenance(folder) for folder in folders])
-    charts, reasons = [], []
+    charts: list[Chart] = []
+    reasons: list[str] = []
     for kind in available(tables):
         try:
             chart = make_chart(kind, tables)

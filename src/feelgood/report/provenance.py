@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from feelgood.figures.style import label
 from feelgood.runs.store import as_command, read_manifest
 from feelgood.studies import STUDIES
+from feelgood.studies.nchain.tables import LONGEST_SHORT, SHORT
 
 
 class Provenance(NamedTuple):
@@ -79,14 +80,18 @@ def provenance(folder: Path) -> Provenance:
     lines["note"] = _text(manifest.get("note", ""))
     finished = manifest.get("finished")
     agents, problems = _names(runs, spec)
-    title = STUDIES[study].title if study in STUDIES else study or name
+    title, lead = STUDIES[study].title if study in STUDIES else study or name, _lead(agents, problems)
     if study == "train":
-        title = _training(agents, problems)
+        title, lead = _training(agents, problems), ""
+    elif study == "nchain" and all(
+        isinstance(length, int) and length <= LONGEST_SHORT for length in _field(spec, "lengths", list) or [None]
+    ):
+        lead += f" {SHORT}"
     return Provenance(
         study,
         title,
         f"{study or 'results'} · {name}" if study != name else f"{study} study",
-        "" if study == "train" else _lead(agents, problems),
+        lead,
         {key: value for key, value in facts.items() if value},
         {key: value for key, value in lines.items() if value},
         json.dumps(runs or spec, indent=2, ensure_ascii=False) if spec else None,

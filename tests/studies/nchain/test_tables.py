@@ -101,9 +101,11 @@ def test_no_seed_left_of_the_start_is_not_a_number_rather_than_an_error():
 
 
 def test_the_markdown_table_has_a_line_for_each_row_and_a_dash_where_nothing_succeeded(curves):
-    *lines, empty, note = as_markdown(summarise(curves)).splitlines()
+    *lines, _, short, empty, note = as_markdown(summarise(curves)).splitlines()
     assert len(lines) == 4
     assert empty == ""
+    assert short.startswith("Chains of at most 50 states are too short for the feel-good term")
+    assert short not in as_markdown(summarise(curves.assign(length=100)))
     assert "if all 2 seeds agree, up to 77.6% of all seeds may differ" in note  # 0.224² = 0.05
     assert len({line.count("|") for line in lines}) == 1
     assert sum("| – |" in line for line in lines) == 1

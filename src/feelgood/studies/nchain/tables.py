@@ -9,6 +9,12 @@ from feelgood.studies.cells import OPTIMUM
 from feelgood.studies.nchain.charts import SYMBOLS
 from feelgood.studies.output import markdown_table, plus_minus
 
+LONGEST_SHORT = 50
+SHORT = (
+    f"Chains of at most {LONGEST_SHORT} states are too short for the feel-good term to help; at N = 100 it does "
+    "(docs/reproduction.md)."
+)
+
 
 def per_seed(curves: pd.DataFrame) -> pd.DataFrame:
     """One row per run: its score and further statistics."""
@@ -76,6 +82,7 @@ def as_markdown(summary: pd.DataFrame) -> str:
     if ablated.any():
         text += "\nAblations:\n\n" + _score_table(summary[ablated])
     seeds = int(summary["seeds"].min())
+    text += f"\n{SHORT}\n" if summary["length"].max() <= LONGEST_SHORT else ""
     return (
         f"{text}\n± is a 95% confidence interval by Student's t. It is too narrow where nearly all seeds succeed or "
         f"nearly all fail: if all {seeds} seeds agree, up to {1 - 0.05 ** (1 / seeds):.1%} of all seeds may differ "

@@ -197,8 +197,8 @@ def test_several_agents_and_environments_go_into_one_folder(stopped_and_continue
     assert "Of 2 tasks, " in capsys.readouterr().out
     main(["report", str(folder), "-o", str(tmp_path / "page.html")])
     page = (tmp_path / "page.html").read_text()
-    assert "<h1>Training on feelgood-tests/Lever-v0, CartPole-v1</h1>" in page
-    assert "dqn, iqn; on feelgood-tests/Lever-v0, CartPole-v1." in page
+    assert "<h1>DQN, IQN on feelgood-tests/Lever-v0, CartPole-v1</h1>" in page
+    assert "\n## Settings of iqn in CartPole-v1\n" in (folder / "README.md").read_text()
     assert "40 steps" in page
 
 

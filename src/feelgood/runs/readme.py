@@ -39,8 +39,10 @@ def describe(folder: Path, manifest: Mapping[str, Any], files: Mapping[str, str]
         lines += ["", "Read a table, with FOLDER the path of this folder:", ""]
         lines += ["```python", "import feelgood", "", f'feelgood.load_results("FOLDER", "{table}")', "```"]
     settings = manifest.get("settings") or manifest["spec"]
-    for each in settings if isinstance(settings, list) else [settings]:
-        lines += ["", "## Settings", "", "| setting | value |", "|---|---|"]
+    settings = settings if isinstance(settings, list) else [settings]
+    for each in settings:
+        whose = f" of {each['agent']} in {each['env']}" if len(settings) > 1 else ""
+        lines += ["", f"## Settings{whose}", "", "| setting | value |", "|---|---|"]
         lines += [f"| {name} | {_plain(value)} |" for name, value in each.items()]
     lines += ["", "## Seeds and versions", ""]
     for use, each in manifest["seeds"].items():

@@ -10,6 +10,7 @@ import pytest
 from feelgood.catalogue import KINDS
 from feelgood.cli import COMMANDS, main
 from feelgood.cli.completion import SHELLS, flags_of, study_flags
+from feelgood.cli.plot import plot
 from feelgood.studies import STUDIES
 
 
@@ -47,6 +48,17 @@ def test_plot_writes_next_to_the_tables_by_default(capsys, studies, tmp_path):
     shutil.copytree(studies["atari"], tmp_path / "run")
     printed(capsys, "plot", tmp_path / "run", "--kind", "curves")
     assert {file.name for file in (tmp_path / "run").iterdir()} == {"curves.parquet", "curves.png", "curves.pdf"}
+
+
+def test_plot_writes_all_figures_for_a_reader_that_leaves_early(studies, tmp_path, monkeypatch):
+    def gone(text):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("feelgood.cli.plot.print", gone, raising=False)
+    with pytest.raises(BrokenPipeError):
+        plot([str(studies["atari"]), "--kind", "curves", "profiles", "-o", str(tmp_path)])
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["curves.pdf", "curves.png", "profiles.pdf", "profiles.png"]
 
 
 @pytest.mark.parametrize(("ending", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF")])

@@ -69,9 +69,9 @@ def plot(arguments: Sequence[str]) -> None:
         print(f"wrote {chosen.output}")
         return
     output = chosen.output or (chosen.folders[0] if len(chosen.folders) == 1 else Path())
-    for kind, figure in drawn.items():
-        for path in style.save(figure, output / kind):
-            print(f"wrote {path}")
+    # All are written before the first is named, as a reader that leaves early, such as `head`, ends the command.
+    paths = [path for kind, figure in drawn.items() for path in style.save(figure, output / kind)]
+    print("\n".join(f"wrote {path}" for path in paths))
 
 
 def _agents(table: Any) -> list[str]:

@@ -154,6 +154,13 @@ def test_scores_have_bootstrap_intervals_within_the_range_of_the_runs():
     assert best({"curves": pd.DataFrame(rows)})[0][2:4] == ("383.33", "[150.00, 500.00]")
 
 
+def test_ablations_stand_below_all_agents():
+    returns = {"dqn": 1.0, "steady_fg_ulmcdqn": 5.0, "steady_fg_ulmcdqn_no_average": 7.0}
+    table = pd.DataFrame({"agent": agent, "seed": 0, "step": 1, "return": score} for agent, score in returns.items())
+    names = re.findall(r"<tr><td>(.*?)</td>", scores_table({"curves": table}).html)
+    assert names == ["Steady FG-ULMCDQN", "DQN", "Steady FG-ULMCDQN, no average"]
+
+
 @pytest.mark.parametrize(("lengths", "is_short"), [([25, 50], True), ([25, 100], False), (["?"], False), ([], False)])
 def test_the_page_of_short_chains_says_that_feel_good_does_not_help_there(tmp_path, lengths, is_short):
     manifest = {"study": "nchain", "spec": {"lengths": lengths, "agents": ["dqn"]}}

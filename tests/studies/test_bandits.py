@@ -148,7 +148,7 @@ def test_a_small_study_leaves_tables_figures_and_a_summary(tmp_path):
     assert set(table["algorithm"]) == {"lin_ucb", "released_lin_ucb"}
     assert table["seed"].unique().tolist() == [3, 7, 8]
     assert table.groupby(["algorithm", "seed"])["regret"].apply(lambda r: r.is_monotonic_increasing).all()
-    assert "| released_lin_ucb |" in lines[0]
+    assert "| LinUCB, as released |" in lines[0]
     assert "chosen on tuning seeds" in lines[0]
     assert {"curves.png", "ranking.png"} <= {path.name for path in paths}
     (panel,) = kinds.make_chart("curves", kinds.tables_of(tmp_path / "bandits")).panels
@@ -183,6 +183,17 @@ def test_intervals_are_those_of_the_normal_law():
     row = tables.final(curves).iloc[0]
     assert row["mean"] == 3.0
     np.testing.assert_allclose(row["half"], 1.96 * np.std([1, 2, 3, 6], ddof=1) / 2)
+
+
+def test_the_summary_lists_the_least_regret_first_under_published_names():
+    rows = [
+        {"problem": p, "algorithm": a, "setting": "", "seed": s, "round": 9, "regret": regret + s}
+        for p, regrets in (("linear-20d", (9.0, 5.0)), ("wheel-0.5", (900.0, 100.0)))
+        for a, regret in zip(("greedy", "lin_ts"), regrets, strict=True)
+        for s in (0, 2)
+    ]
+    text = tables.as_markdown({"curves": pd.DataFrame(rows)})
+    assert text.index("| LinTS | 6.0 ± 2.0 | 101.0 ± 2.0 |") < text.index("| greedy | 10.0 ± 2.0 | 901.0 ± 2.0 |")
 
 
 def test_weights_and_errors_are_drawn_and_summarised():

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from feelgood.figures.style import label
+from feelgood.figures.style import is_ablation, label
 from feelgood.statistics import Estimate, bootstrap, diverged, final_scores, layout, mean, scores_of
 
 
@@ -69,7 +69,7 @@ def _ends(score: Estimate) -> str:
 
 
 def scores_table(tables: Mapping[str, pd.DataFrame]) -> Scores | None:
-    """Final scores, one row per agent, best first; the best of each task in bold."""
+    """Final scores, one row per agent, best first and ablations last; the best of each task in bold."""
     found = _intervals(tables)
     if found is None:
         return None
@@ -87,7 +87,7 @@ def scores_table(tables: Mapping[str, pd.DataFrame]) -> Scores | None:
         / len(own)
         for agent, own in scores.items()
     }
-    for agent, own in sorted(scores.items(), key=lambda pair: ranks[pair[0]]):
+    for agent, own in sorted(scores.items(), key=lambda pair: (is_ablation(pair[0]), ranks[pair[0]])):
         cells = [f"<td>{breakable(label(agent))}</td>"]
         for task in tasks:
             if task not in own:

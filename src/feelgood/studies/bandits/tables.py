@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
+from feelgood.figures.style import label
 from feelgood.studies.output import markdown_table
 
 PUBLISHED = {"linear-20d": 56.2, "linear-40d": 100.6, "logistic-20d": 176.9}
@@ -29,10 +30,12 @@ def _curves(table: pd.DataFrame) -> str:
     ends = final(table)
     problems = list(ends["problem"].unique())
     cells = {(row.problem, row.algorithm): f"{row.mean:.1f} ± {row.half:.1f}" for row in _rows(ends)}
-    rows = [[name, *(cells.get((problem, name), "–") for problem in problems)] for name in ends["algorithm"].unique()]
+    # Best mean rank over problems first, as each problem has its own scale.
+    ranks = ends.groupby("problem")["mean"].rank(pct=True).groupby(ends["algorithm"]).mean().sort_values(kind="stable")
+    rows = [[label(str(name)), *(cells.get((problem, name), "–") for problem in problems)] for name in ranks.index]
     rounds, seeds = table["round"].max(), table["seed"].nunique()
     head = f"Mean regret after {rounds:,} rounds, {seeds} fresh seeds, ± 1.96 standard errors (a 95% interval):"
-    settings = [[row.problem, row.algorithm, row.setting] for row in _rows(ends) if row.setting]
+    settings = [[row.problem, label(row.algorithm), row.setting] for row in _rows(ends) if row.setting]
     tuned = markdown_table(["problem", "algorithm", "chosen on tuning seeds"], settings)
     return f"{head}\n\n{markdown_table(['algorithm', *problems], rows)}\n{tuned}"
 

@@ -1,10 +1,12 @@
 """Training in one call: what is settled before it runs, runs outside and inside XLA, and what they leave behind."""
 
 import json
+import os
 import pkgutil
 import signal
 import subprocess
 import sys
+import threading
 from functools import partial
 
 import equinox as eqx
@@ -204,6 +206,17 @@ def test_a_reward_that_is_not_finite_stops_training_with_a_sentence():
 
     with pytest.raises(ValueError, match=r"env 'Leak' returned the reward nan in step \d+ of training; every"):
         feelgood.train("dqn", Leak, num_steps=400, progress=False, **SMALL)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted in /proc")
+def test_finished_runs_leave_no_threads_descriptors_or_frames(tmp_path):
+    def counts(name):
+        feelgood.train("dqn", levers, num_steps=80, folder=tmp_path / name, progress=False, **SMALL)
+        return threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+    first = counts("a")  # includes what JAX keeps
+    assert counts("b") == first
+    assert [path.stat().st_size for path in tmp_path.rglob("frames.bin")] == [0, 0]
 
 
 def test_a_figure_shows_the_mean_over_seeds(inside):

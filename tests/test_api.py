@@ -208,6 +208,7 @@ def test_a_reward_that_is_not_finite_stops_training_with_a_sentence():
         feelgood.train("dqn", Leak, num_steps=400, progress=False, **SMALL)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted in /proc")
 def test_finished_runs_leave_no_threads_descriptors_or_frames(tmp_path):
     def counts(name):

@@ -445,20 +445,22 @@ def test_a_term_of_another_shape_than_the_batch_is_refused(shape):
 
 
 def test_an_action_gap_lowers_the_target_of_other_actions_up_to_a_share_of_the_value():
-    # Action 0 of three is taken everywhere; V − Q = 0, 0.5, 8 and |V| = 2, 2, 4; the target is 1.
-    values = jnp.array([[2.0, 0.0, 1.0], [1.5, 2.0, 0.0], [-12.0, -4.0, -5.0]])
+    # Action 0 of three is taken everywhere; V − Q = 0, 0.5, 8, 0.4 and V = 2, 2, −4, −0.5; the target is 1.
+    values = jnp.array([[2.0, 0.0, 1.0], [1.5, 2.0, 0.0], [-12.0, -4.0, -5.0], [-0.9, -0.5, -1.0]])
     batch = Batch(
-        observation=jnp.arange(3),
-        action=jnp.zeros(3, jnp.int32),
-        return_=jnp.ones(3),
-        bootstrap_discount=jnp.zeros(3),
-        next_observation=jnp.arange(3),
-        first_observation=jnp.arange(3),
+        observation=jnp.arange(4),
+        action=jnp.zeros(4, jnp.int32),
+        return_=jnp.ones(4),
+        bootstrap_discount=jnp.zeros(4),
+        next_observation=jnp.arange(4),
+        first_observation=jnp.arange(4),
     )
     errors = td_errors(q, lambda observation, key: values[observation], values, batch, action_gap=0.5)
-    np.testing.assert_allclose(errors, [1 - 2, 1 - 1.5 - 0.9 * 0.5, 1 + 12 - 0.9 * 0.5 * 4], rtol=1e-6)
+    np.testing.assert_allclose(
+        errors, [1 - 2, 1 - 1.5 - 0.9 * 0.5, 1 + 12 - 0.9 * 0.5 * 1, 1 + 0.9 - 0.9 * 0.5 * 0.5], rtol=1e-6
+    )
     gradient = jax.grad(potential(td(action_gap=0.5), q, lambda o, key: values[o], batch))(values)
-    np.testing.assert_allclose(gradient[:, 0], -2 / 3 * errors, rtol=1e-6)
+    np.testing.assert_allclose(gradient[:, 0], -2 / 4 * errors, rtol=1e-6)
     np.testing.assert_allclose(gradient[:, 1:], 0)
     with pytest.raises(ValueError, match="action_gap must be"):
         td(action_gap=-1.0)
@@ -496,5 +498,6 @@ def test_an_action_gap_keeps_optimal_values_and_actions_and_widens_gaps():
         np.testing.assert_allclose(tables[gap].max(1), best[0], atol=1e-4)
         np.testing.assert_array_equal(tables[gap].argmax(1), best[1])
     gaps = {gap: table.max(1, keepdims=True) - table for gap, table in tables.items()}
-    expected = np.minimum(10 * gaps[0.0], gaps[0.0] + 0.9 * 0.3 * np.abs(best[0])[:, None])
+    size = np.where(best[0] > 0, best[0], np.minimum(-best[0], 1))[:, None]
+    expected = np.minimum(10 * gaps[0.0], gaps[0.0] + 0.9 * 0.3 * size)
     np.testing.assert_allclose(gaps[0.3], expected, atol=1e-3)

@@ -46,10 +46,12 @@ def td_errors(
     differentiation. Each member of an ensemble bootstraps from its own target. With `discount_powers` (M,), member m
     has the discount bootstrap_discount^{c_m}: a horizon of its own.
 
-    With an `action_gap` κ, actions that are not the best have their target lowered by 0.9·min(V − Q(o, a), κ|V|), where
-    V = max_a Q(o, a). It widens small gaps between actions tenfold and large ones by 0.9·κ|V|. Errors of approximation
-    then change the greedy action less often. Optimal values and policies stay optimal: the reduction is between 0 and
-    0.9·(V − Q(o, a)), as Theorem 1 of Bellemare et al. (2016) requires.
+    With an `action_gap` κ, actions that are not the best have their target lowered by 0.9·min(V − Q(o, a), κ·s), where
+    V = max_a Q(o, a) and s = |V|, but at most 1 if V < 0. It widens small gaps between actions tenfold and large ones
+    by 0.9·κ·s. Errors of approximation then change the greedy action less often. If every step has a cost, V is far
+    below 0 and gaps of all sizes would be small next to it; widened tenfold, they delay improvements of the policy.
+    Optimal values and policies stay optimal: the reduction is between 0 and 0.9·(V − Q(o, a)), as Theorem 1 of
+    Bellemare et al. (2016) requires.
     """
     key_online, key_target = split_key(key)
     values = q(params, batch.observation, key_online)
@@ -66,7 +68,8 @@ def td_errors(
     value = pick(values, action)
     if action_gap is not None:
         best = values.max(-1)
-        target -= _GAP_SHARE * jnp.minimum(best - value, jnp.asarray(action_gap) * jnp.abs(best))
+        size = jnp.maximum(best, jnp.minimum(-best, 1))
+        target -= _GAP_SHARE * jnp.minimum(best - value, jnp.asarray(action_gap) * size)
     return jax.lax.stop_gradient(target) - value
 
 

@@ -1,8 +1,8 @@
 """The default agent against DQN on small external tasks that a newcomer might bring.
 
 The default's setting was chosen on tuning seeds of grids, a key and door, CartPole and MountainCar inside XLA, among
-other problems; Acrobot's tuning seeds chose the limit of its action gap; the corridor chose nothing, the four rooms one rule. In tasks such as corridor_100 the rewards are
-multiplied; CliffWalking chose how large losses are scaled.
+other problems. Tuning seeds of Acrobot chose the limit of its action gap, the four rooms one rule, the corridor
+nothing. In tasks such as corridor_100 the rewards are multiplied; CliffWalking chose how large losses are scaled.
 
 Mean return of the last three evaluations of each seed, for each agent with its defaults. Every task is a plain
 Gymnasium environment. The whole suite takes tens of minutes on two cores; name tasks to run fewer.

@@ -45,7 +45,7 @@ def parse_options(kind: Any, arguments: Sequence[str], command: str, example: st
 
     # tyro lists options in the order of the fields: those of the study itself come first, those of the engine last.
     names = [name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())]
-    if "num_seeds" in names:
+    if {"num_seeds", "seeds"} <= {*names}:
         names.remove("seeds")
         names.insert(names.index("num_seeds") + 1, "seeds")
     kind.__dataclass_fields__ = {name: kind.__dataclass_fields__[name] for name in names}

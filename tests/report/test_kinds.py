@@ -71,7 +71,7 @@ def test_names_stand_at_the_ends_of_curves_that_end_apart():
     same = chart._replace(panels=[chart.panels[0]._replace(series=lines * 5)])
     assert figures.draw(same).legends  # too many at one place
     close = chart._replace(panels=[chart.panels[0]._replace(series=lines[:2])])
-    assert figures.draw(close).legends  # names at one place tell nothing
+    assert figures.draw(close).legends  # names at one place would overlap
     shorter = [*lines, lines[0]._replace(name="stops", x=[0.0, 0.5])]
     assert figures.draw(chart._replace(panels=[chart.panels[0]._replace(series=shorter)])).legends
 

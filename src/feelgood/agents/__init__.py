@@ -4,17 +4,16 @@ from feelgood.agents.base import (
     Agent,
     AgentState,
     Exploration,
-    bounded_rewards,
     check_values,
     epsilon_greedy,
     greedy,
     one_draw_an_episode,
     one_member_an_episode,
-    restless,
     value_agent,
 )
 from feelgood.agents.options import Options, Spaces
 from feelgood.agents.recipes import ZOO, Recipe, anneal, atari_hyper, check_hyper, complete, constant, make_agent
+from feelgood.agents.wrappers import bounded_rewards, restless
 
 __all__ = [
     "ZOO",

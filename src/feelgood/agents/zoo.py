@@ -40,15 +40,14 @@ from feelgood import networks, objectives, samplers
 from feelgood.agents.base import (
     Agent,
     Exploration,
-    bounded_rewards,
     epsilon_greedy,
     one_draw_an_episode,
     one_member_an_episode,
-    restless,
     value_agent,
 )
 from feelgood.agents.critics import QCritic, is_nature, make_critic, on_codes, plain_model
 from feelgood.agents.options import Hyper, Options, Spaces
+from feelgood.agents.wrappers import bounded_rewards, restless
 from feelgood.choices import Critic
 from feelgood.objectives import feel_good
 from feelgood.typing import PRNGKey, Scalar

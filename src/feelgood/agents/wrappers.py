@@ -1,0 +1,62 @@
+"""Agents made from other agents: random episodes until a reward is found, and returns of bounded size."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from feelgood.agents.base import Agent, AgentState
+from feelgood.typing import PRNGKey
+
+
+def restless(agent: Agent, num_actions: int, patience: int = 1000) -> Agent:
+    """Lets every other member of an ensemble act uniformly at random as long as no reward was found.
+
+    If all rewards are 0, members learn that value everywhere, also where they have not been, and then walk in loops.
+    After `patience` gradient steps on returns of 0, half of the episodes are therefore random, until a minibatch holds
+    another return. Where that happens before, the agent is unchanged. Contexts are those of `one_draw_an_episode`.
+    """
+
+    def init(key: PRNGKey) -> AgentState:
+        return agent.init(key)._replace(unrewarded=jnp.zeros((), jnp.int32))
+
+    def explore(key, state, context, observation, progress):
+        key_agent, key_uniform = jax.random.split(key)
+        action = agent.explore(key_agent, state, context, observation, progress)
+        uniform = jax.random.randint(key_uniform, action.shape, 0, num_actions, jnp.int32)
+        return jnp.where((state.unrewarded >= patience) & (context % 2 == 1), uniform, action)
+
+    def update(key, state, batch, num_data, next_values):
+        moved, info = agent.update(key, state, batch, num_data, next_values)
+        is_rewarded = (state.unrewarded < 0) | jnp.any(batch.return_ != 0)
+        return moved._replace(unrewarded=jnp.where(is_rewarded, -1, state.unrewarded + 1)), info
+
+    return agent._replace(init=init, explore=explore, update=update)
+
+
+def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
+    """Divides returns by the least number ≥ 1 that has kept all of them so far within [−`largest_loss`, 1].
+
+    Priors, step sizes and feel-good weights are in units of the return. A reward well above the prior's scale would end
+    exploration, so the largest one becomes 1. Losses do not, and rewards of −1 per step are usual next to larger
+    penalties, so only very large ones are scaled. Smaller returns are left as they are: a small cost or reward on the
+    way to a large one stays small. Values are in the same unit.
+    """
+
+    def init(key: PRNGKey) -> AgentState:
+        return agent.init(key)._replace(reward_scale=jnp.ones(()))
+
+    def scaled(state: AgentState, batch: Any) -> tuple[AgentState, Any]:
+        largest = jnp.max(jnp.maximum(batch.return_, -batch.return_ / largest_loss))
+        scale = jnp.maximum(state.reward_scale, largest)
+        return state._replace(reward_scale=scale), batch._replace(return_=batch.return_ / scale)
+
+    def update(key, state, batch, num_data, next_values):
+        state, batch = scaled(state, batch)
+        return agent.update(key, state, batch, num_data, next_values)
+
+    def priorities(key, state, batch, next_values):
+        assert agent.priorities is not None
+        return agent.priorities(key, *scaled(state, batch), next_values)
+
+    return agent._replace(init=init, update=update, priorities=None if agent.priorities is None else priorities)

@@ -24,8 +24,21 @@ from feelgood.training import FunctionalConfig, run_batch, trainer
 FIRST_SEED = 1_000_000
 AGENT = agents.ZOO["ensemble_dqn"]
 # Names of changes that are options of the agent or settings of the loop; others are hyper-parameters.
-OPTIONS = {"members": "num_members", "width": "hidden"}
-SETTINGS = {"batch_size": int, "target_update_period": int, "n_step": int, "replay_ratio": float}
+OPTIONS = {
+    "members": ("num_members", int),
+    "width": ("hidden", lambda value: (int(value), int(value))),
+    "prioritized": ("prioritized", lambda value: bool(int(value))),
+}
+SETTINGS = {
+    "batch_size": int,
+    "capacity": int,
+    "discount": float,
+    "target_update_period": int,
+    "n_step": int,
+    "replay_ratio": float,
+    "priority_exponent": float,
+    "importance_exponent": float,
+}
 
 
 def grid(size: int) -> Environment:
@@ -50,9 +63,9 @@ def grid(size: int) -> Environment:
 def problem(name: str) -> tuple[Environment, int, int]:
     """The environment, its number of steps, and the steps between two evaluations."""
     kind, _, size = name.partition("-")
-    if kind == "deep_sea":
+    if kind in ("deep_sea", "deep_sea_windy"):
         n = int(size)
-        return envs.deep_sea(n, mapping_seed=42), 25 * n * (n + 8), 25 * n
+        return envs.deep_sea(n, windy=kind == "deep_sea_windy", mapping_seed=42), 25 * n * (n + 8), 25 * n
     if kind == "nchain":
         return envs.nchain(int(size)), 60_000, 1_000
     if kind == "grid":
@@ -60,14 +73,16 @@ def problem(name: str) -> tuple[Environment, int, int]:
     return {"cart_pole": envs.cart_pole, "mountain_car": envs.mountain_car}[kind](), 40_000, 1_000
 
 
-def run(name: str, change: str, num_seeds: int) -> dict:
+def run(name: str, change: str, num_seeds: int, num_steps: int | None = None) -> dict:
     """Trains the changed agent and returns its scores."""
-    environment, num_steps, period = problem(name)
+    environment, default_steps, period = problem(name)
+    num_steps = num_steps or default_steps
     options, settings, hyper = {}, dict(AGENT.config), dict(AGENT.hyper)
     for part in [] if change == "default" else change.split(","):
         what, _, value = part.partition("=")
         if what in OPTIONS:
-            options[OPTIONS[what]] = int(value) if what == "members" else (int(value), int(value))
+            option, convert = OPTIONS[what]
+            options[option] = convert(value)
         elif what in SETTINGS:
             settings[what] = SETTINGS[what](value)
         elif what in hyper:
@@ -94,12 +109,13 @@ def main():
     parser.add_argument("--problems", nargs="+", default=["deep_sea-20", "grid-8", "nchain-25"])
     parser.add_argument("--changes", nargs="+", default=["default"], help="as in members=10,prior_scale=0.1")
     parser.add_argument("--num-seeds", type=int, default=6)
+    parser.add_argument("--num-steps", type=int, help="environment steps of a run; each problem's own if not given")
     parser.add_argument("--output", type=Path, help="a file to which each row is added as JSON")
     arguments = parser.parse_args()
     print("| problem | change | solved | median episodes | mean score | seconds |\n|---|---|---|---|---|---|")
     for name in arguments.problems:
         for change in arguments.changes:
-            row = run(name, change, arguments.num_seeds)
+            row = run(name, change, arguments.num_seeds, arguments.num_steps)
             if arguments.output:
                 with arguments.output.open("a") as file:
                     file.write(json.dumps(row) + "\n")

@@ -16,7 +16,7 @@ from feelgood.studies.atari.tables import place_counts, read_reference
 FOLDER = Path(__file__).parent
 SAMPLER = ["form", "bias_factor", "bias_epsilon", "inverse_temperature", "feel_good_weight"]
 SETTING = ["game", "agent", *SAMPLER, "init", "pixel_scale", "draw_steps", "prioritized", "seed", "run"]
-# The figure has the longest run of each of these settings, and the runs of seed11.csv and bounded.csv.
+# The figure has the longest run of each of these settings, and all other runs of a preset.
 AGENT = "fg_ulmcdqn"
 SCALED = {"form": "released", "bias_epsilon": 1.5e-4, "draw_steps": 50}
 SPARSE = {"form": "corrected", "bias_factor": 0.03, "pixel_scale": 0.0625}
@@ -42,6 +42,7 @@ def drawn(curves, fresh):
         for _, runs in same.groupby("game"):
             one = runs[["seed", "run"]].apply(tuple, axis=1)
             yield runs[one == one[runs["frame"].idxmax()]].assign(agent=label)[columns]
+    fresh = fresh[fresh["preset"].isin(["scaled", "sparse", "prioritized"])]
     yield fresh.assign(agent=fresh["preset"] + ", seed " + fresh["seed"].astype(str))[columns]
 
 
@@ -58,7 +59,7 @@ def main():
     parser.add_argument("--reference", type=Path, required=True)
     options = parser.parse_args()
     curves = pd.read_csv(FOLDER / "curves.csv")
-    fresh = pd.concat(pd.read_csv(FOLDER / f"{name}.csv") for name in ("seed11", "bounded"))
+    fresh = pd.concat(pd.read_csv(FOLDER / f"{name}.csv") for name in ("seed11", "bounded", "prioritized"))
     published = read_reference([options.reference])
     for table, setting_columns in ((curves, SETTING), (fresh, ["game", "agent", "preset", "seed"])):
         for setting, run in table.groupby(setting_columns):

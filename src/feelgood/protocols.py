@@ -16,8 +16,9 @@
 - Hyper-parameters are the same for all games (`feelgood.agents.ZOO`), not the best of a sweep for each game.
 
 `scaled` is the recommended protocol: the same with pixels divided by 255, hyper-parameters for this scale, and networks
-whose biases start at 0. `sparse` is for games with rare rewards such as Venture: the corrected form of the samplers,
-pixels divided by 16, and draws that act for 500 steps. `dopamine` is `scaled` with sticky actions of probability 0.25
+whose biases start at 0. `prioritized` is a candidate for one protocol that also learns rare rewards: `scaled` with
+prioritised replay and the bounded form of the samplers. `sparse` is for games with rare rewards such as Venture: the
+corrected form of the samplers, pixels divided by 16, and draws that act for 500 steps. `dopamine` is `scaled` with sticky actions of probability 0.25
 and episodes that end with the game instead of a life.
 """
 
@@ -67,6 +68,8 @@ SCALED = changed(PAPER, env_settings={"pixel_scale": 1 / 255}, options={"init": 
 ATARI: Mapping[str, Mapping[str, Any]] = {
     "paper": PAPER,
     "scaled": SCALED,
+    # Rare rewards are replayed often, and no step is large: a gradient far above its history is cut to the usual size.
+    "prioritized": changed(SCALED, options={"form": "bounded", "prioritized": True}),
     # For rare rewards: with larger pixel values, features survive without a large ε of the bias.
     "sparse": changed(
         SCALED, env_settings={"pixel_scale": 1 / 16}, options={"form": "corrected"}, config={"draw_steps": 500}

@@ -44,12 +44,11 @@ _EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.01, "epsilon_fraction": 0
 
 # Atari: see docs/atari-settings.md. The Langevin agents use the paper's table of swept values, with two exceptions. The
 # bias's ε is that of DQN's Adam: with the released code's 1e-8, features die if rewards are rare, unless the form is
-# "corrected" and the bias factor a third. The underdamped agents' β is from the released configurations: the table's β
+# "bounded", or "corrected" and the bias factor a third. The underdamped agents' β is from the released configurations: the table's β
 # gives almost no noise. The others use Adam as in their papers, or in place of RMSProp as Hessel et al. (2018) do;
 # ε falls over the first million of 50 million frames.
 _ADAM_ATARI = {"step_size": 6.25e-5, "adam_epsilon": 1.5e-4}
 _BIAS_ATARI = {"bias_factor": 0.1, "bias_epsilon": 1.5e-4}
-_CORRECTED_ATARI = {"bias_factor": 0.03, "bias_epsilon": 1e-8}
 _OVERDAMPED_ATARI = {"step_size": 1e-3, "inverse_temperature": 1e16}
 _UNDERDAMPED_ATARI = {"step_size": 1e-2, "inverse_temperature": 1e8, "friction": 10.0, **_BIAS_ATARI}
 _FEEL_GOOD_ATARI = {"feel_good_weight": 1e-4}
@@ -161,16 +160,17 @@ ZOO: dict[str, Recipe] = {
 def atari_hyper(name: str, pixel_scale: float, form: str = "released") -> dict[str, float]:
     """Hyper-parameters on Atari, where pixels, 0 to 255, are multiplied by `pixel_scale`.
 
-    Raw pixels have their own settings: the loss is about ten thousand times steeper. Two forms of the adaptive samplers
-    (see `Options`) use ε = 1e-8: the paper's form has ε under the root, where it acts like 1e-4 outside it; with the
-    corrected form, at a third of the bias factor, features survive this ε.
+    Raw pixels have their own settings: the loss is about ten thousand times steeper. Forms of the adaptive samplers
+    (see `Options`) other than the released one use ε = 1e-8. The paper's form has ε under the root, where it acts like
+    1e-4 outside it. With the corrected form, features survive this ε at a third of the bias factor; with the bounded
+    form, at the whole.
     """
     recipe, is_raw = ZOO[name], pixel_scale > 0.1
     hyper = {**recipe.hyper, **recipe.atari, **(recipe.raw if is_raw else {})}
     if form != "released" and "bias_epsilon" in hyper:
         hyper["bias_epsilon"] = recipe.hyper["bias_epsilon"]
-        if form in ("corrected", "bounded") and not is_raw:
-            hyper |= _CORRECTED_ATARI
+        if form == "corrected" and not is_raw:
+            hyper["bias_factor"] = 0.03
     return hyper
 
 

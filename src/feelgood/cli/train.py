@@ -62,9 +62,9 @@ class TrainOptions:
     options: tuple[str, ...] = ()
     """Agent options, as in double=true prioritized=true form=corrected critic=quantile; the names are those of
     `feelgood.agents.Options`."""
-    preset: Literal["auto", "scaled", "sparse", "paper", "dopamine"] = "auto"
-    """Protocol of an Atari game: auto for scaled; sparse if rewards are rare; see `feelgood.protocols`. The settings
-    above replace its own one by one."""
+    preset: Literal["auto", "scaled", "prioritized", "sparse", "paper", "dopamine"] = "auto"
+    """Protocol of an Atari game: auto for scaled; prioritized if rewards are rare; see `feelgood.protocols`. The
+    settings above replace its own one by one."""
     output: Path = Path("runs/train")
     """Folder for curves, policy, checkpoints and manifest; unfinished training there is continued."""
     tensorboard: bool = False

@@ -149,7 +149,7 @@ def test_given_options_replace_the_preset_s():
     assert study.mapping("options") == PRESETS["dopamine"]["options"]
 
 
-@pytest.mark.parametrize("preset", ["quick", "paper", "scaled", "sparse", "dopamine", "eta", "gamma"])
+@pytest.mark.parametrize("preset", ["quick", "paper", "scaled", "prioritized", "sparse", "dopamine", "eta", "gamma"])
 def test_options_come_back_from_a_manifest_as_they_were(tmp_path, preset):
     paths = Path("a.csv"), Path("b.csv")
     study = AtariStudy(preset, hyper=("step_size=0.5",), reference=paths, checkpoints=False, config=("num_envs=40",))
@@ -213,6 +213,11 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_the_requested_optio
     sparse = atari_runs.settings(run)
     assert sparse.hyper == {**scaled.hyper, "bias_epsilon": 1e-8, "bias_factor": 0.03}
     assert sparse.options == dataclasses.replace(scaled.options, form="corrected")
+    (run, *_) = atari.runs_of(AtariStudy("prioritized", agents=("fg_ulmcdqn",)))
+    prioritized = atari_runs.settings(run)
+    assert prioritized.hyper == {**scaled.hyper, "bias_epsilon": 1e-8}
+    assert prioritized.options == dataclasses.replace(scaled.options, form="bounded", prioritized=True)
+    assert prioritized.config == scaled.config
     assert options.double
     assert config.n_step == 3
     assert not options.prioritized

@@ -39,11 +39,12 @@ SMOKE_FRAMES = 1_000_000
 class AtariStudy(SeedOptions):
     """Hard exploration on Atari: learning curves and scores, compared with the paper's. Needs the extra atari."""
 
-    preset: Literal["quick", "paper", "scaled", "sparse", "dopamine", "eta", "gamma"] = "quick"
+    preset: Literal["quick", "paper", "scaled", "prioritized", "sparse", "dopamine", "eta", "gamma"] = "quick"
     """quick: one game for 20,000 frames, minutes on two cores; a smoke test. paper: the paper's protocol in 300
     parallel environments; it and the following need a GPU. scaled: the same with pixels divided by 255 (recommended).
-    sparse: recommended if rewards are rare, as in Venture. dopamine: scaled with sticky actions, and episodes that end
-    with the game instead of a life. eta, gamma: on Alien, FG-ULMCDQN with several feel-good weights, ULMCDQN with
+    prioritized: scaled with prioritised replay and bounded steps; recommended if rewards are rare, as in Venture.
+    sparse: an earlier preset for rare rewards. dopamine: scaled with sticky actions, and episodes that end with the
+    game instead of a life. eta, gamma: on Alien, FG-ULMCDQN with several feel-good weights, ULMCDQN with
     several frictions."""
     games: tuple[str, ...] = ()
     """Games, in ALE's spelling; the preset's if not given."""

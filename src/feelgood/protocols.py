@@ -18,8 +18,8 @@
 `scaled` is the recommended protocol: the same with pixels divided by 255, hyper-parameters for this scale, and networks
 whose biases start at 0. `prioritized` is a candidate for one protocol that also learns rare rewards: `scaled` with
 prioritised replay and the bounded form of the samplers. `sparse` is for games with rare rewards such as Venture: the
-corrected form of the samplers, pixels divided by 16, and draws that act for 500 steps. `dopamine` is `scaled` with sticky actions of probability 0.25
-and episodes that end with the game instead of a life.
+corrected form of the samplers, pixels divided by 16, and draws that act for 500 steps. `dopamine` is `scaled` with
+sticky actions of probability 0.25 and episodes that end with the game instead of a life.
 """
 
 from collections.abc import Mapping

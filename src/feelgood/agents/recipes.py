@@ -44,9 +44,9 @@ _EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.01, "epsilon_fraction": 0
 
 # Atari: see docs/atari-settings.md. The Langevin agents use the paper's table of swept values, with two exceptions. The
 # bias's ε is that of DQN's Adam: with the released code's 1e-8, features die if rewards are rare, unless the form is
-# "bounded", or "corrected" and the bias factor a third. The underdamped agents' β is from the released configurations: the table's β
-# gives almost no noise. The others use Adam as in their papers, or in place of RMSProp as Hessel et al. (2018) do;
-# ε falls over the first million of 50 million frames.
+# "bounded", or "corrected" and the bias factor a third. The underdamped agents' β is from the released configurations:
+# the table's β gives almost no noise. The others use Adam as in their papers, or in place of RMSProp as Hessel et al.
+# (2018) do; ε falls over the first million of 50 million frames.
 _ADAM_ATARI = {"step_size": 6.25e-5, "adam_epsilon": 1.5e-4}
 _BIAS_ATARI = {"bias_factor": 0.1, "bias_epsilon": 1.5e-4}
 _OVERDAMPED_ATARI = {"step_size": 1e-3, "inverse_temperature": 1e16}

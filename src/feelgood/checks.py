@@ -3,15 +3,16 @@
 Traced values are not checked: inside `jit` or `vmap` they have no value yet.
 """
 
+import math
 import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-import numpy as np
-
 
 def _check(name: str, value: Any, allowed: str, is_allowed) -> None:
+    import numpy as np  # here, so that help needs no NumPy
+
     jax = sys.modules.get("jax")  # the command line checks its input before JAX is loaded
     if jax is not None and isinstance(value, jax.core.Tracer):
         return
@@ -31,17 +32,17 @@ def check_positive(name: str, value: Any, *, infinite: bool = False) -> None:
     if infinite:
         _check(name, value, "positive (infinity allowed)", lambda x: x > 0)
     else:
-        _check(name, value, "positive and finite", lambda x: (x > 0) & np.isfinite(x))
+        _check(name, value, "positive and finite", lambda x: (x > 0) & (x < math.inf))
 
 
 def check_non_negative(name: str, value: Any) -> None:
     """Require a finite `value >= 0`."""
-    _check(name, value, "non-negative and finite", lambda x: (x >= 0) & np.isfinite(x))
+    _check(name, value, "non-negative and finite", lambda x: (x >= 0) & (x < math.inf))
 
 
 def check_finite(name: str, value: Any) -> None:
     """Require a finite real number."""
-    _check(name, value, "a finite real number", np.isfinite)
+    _check(name, value, "a finite real number", lambda x: abs(x) < math.inf)
 
 
 def check_fraction(name: str, value: Any) -> None:
@@ -56,7 +57,7 @@ def check_probability(name: str, value: Any) -> None:
 
 def check_count(name: str, value: Any, *, minimum: int = 1, maximum: int | None = None) -> None:
     """Require a whole number of at least `minimum`, and of at most `maximum` if that is given."""
-    _check(name, value, f"a whole number of at least {minimum}", lambda x: (x >= minimum) & (x == np.floor(x)))
+    _check(name, value, f"a whole number of at least {minimum}", lambda x: (x >= minimum) & (x == x.round()))
     if maximum is not None:
         _check(name, value, f"at most {maximum}", lambda x: x <= maximum)
 

@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 
 from feelgood.cli.parsing import parse_options
+from feelgood.studies.options import grouped
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,9 @@ class Options:
     names: tuple[str, ...] = ()
     num_steps: int | None = None
     environment: str = "nchain-25"
+    lengths: tuple[int, ...] = grouped("size", (4, 8))
+    """Lengths, in a docstring
+    of two lines."""
 
     def __post_init__(self):
         if self.rate > 1:
@@ -44,6 +48,8 @@ def parse(*arguments):
         (["--num-steps", "1e20"], "--num-steps must be a whole number, got '1e20'"),
         (["--env", "CartPole-v1"], "unrecognized options: --env, CartPole-v1; did you mean --environment?"),
         (["CartPole-v1"], "unrecognized options: CartPole-v1; did you mean --environment CartPole-v1?"),
+        (["--num-steps", "None"], "--num-steps must be a whole number, got 'None'"),
+        (["--lengths", "4", "1e3"], "--lengths must be whole numbers, got '4', '1e3'"),
         (["--rate"], "missing value for argument '--rate'. Expected 1 values"),
     ],
 )
@@ -77,6 +83,17 @@ def test_errors_of_the_options_are_raised():
 def test_options_that_make_sense_are_taken_and_warnings_are_heard():
     with pytest.warns(UserWarning, match="rate is large"):
         assert parse("--rate", "2", "--names", "a", "b") == Options(rate=2.0, names=("a", "b"))
+
+
+def test_grouped_options_have_a_box_of_their_own_and_names_without_a_prefix(capsys):
+    assert parse("--lengths", "16") == Options(lengths=(16,))
+    with pytest.raises(SystemExit):
+        parse("--help")
+    everyday, size = capsys.readouterr().out.split(" size options ")
+    assert " options " in everyday
+    assert "--num-steps INT" in everyday
+    assert "--lengths" not in everyday
+    assert "--lengths [INT ...] Lengths, in a docstring of two lines. (default: 4 8)" in " ".join(size.split())
 
 
 def test_the_help_ends_with_the_example(capsys):

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 from feelgood import __version__, signals, streams
+from feelgood.checks import check_choice
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -137,8 +138,6 @@ def _call(arguments: Sequence[str]) -> None:
         if arguments[0] == "--version":
             print(f"feelgood {__version__}")
         else:
-            from feelgood.checks import check_choice  # it loads NumPy
-
             check_choice("command", arguments[0], COMMANDS)
             if "" not in sys.path and os.getcwd() not in sys.path:
                 sys.path.append(os.getcwd())  # for --env module:Name-v0, last so that nothing installed is hidden

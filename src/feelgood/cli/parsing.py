@@ -11,7 +11,7 @@ import itertools
 import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, NoReturn, get_origin
+from typing import Annotated, Any, NoReturn, get_args, get_origin
 
 from feelgood.cli import COMMANDS
 
@@ -38,52 +38,76 @@ def parser(name: str) -> argparse.ArgumentParser:
 def parse_options(kind: Any, arguments: Sequence[str], command: str, example: str) -> Any:
     """Parses arguments into a dataclass of options; the help ends with an example.
 
+    The help has a box of everyday options, and one for each group of fields (`studies.options.grouped`).
+
     Raises:
       ValueError: if an option is unknown or its value is not allowed, with a one-sentence message.
     """
     import tyro
 
-    # tyro lists options in the order of the fields: those of the study itself come first, those of the engine last.
-    names = [name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())]
-    if {"num_seeds", "seeds"} <= {*names}:
-        names.remove("seeds")
-        names.insert(names.index("num_seeds") + 1, "seeds")
-    kind.__dataclass_fields__ = {name: kind.__dataclass_fields__[name] for name in names}
-    _join_lines(kind)
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            parsed = tyro.cli(kind, args=arguments, prog=command, description=kind.__doc__)
+            parsed = tyro.cli(_boxes(kind), args=arguments, prog=command, description=kind.__doc__)
     except SystemExit as end:
         if end.code:
             complaint = re.sub(r"\x1b\[[0-9;]*m", "", said.getvalue())  # remove colours
-            if f"Error parsing {kind.__name__}:" in complaint and isinstance(end.__context__, ValueError):
-                raise end.__context__ from None  # raised by the options' own checks
             options = [f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(kind)]
             raise ValueError(f"{_sentence(complaint, options)} ({command} --help lists the options)") from None
         print(f"example: {example}")
         raise
     sys.stderr.write(said.getvalue())  # warnings
-    return parsed
+    return kind(**{name: value for box in vars(parsed).values() for name, value in vars(box).items()})
 
 
-def _join_lines(kind: Any) -> None:
-    """Joins the lines of each option's docstring; tyro would keep the line breaks of the source."""
+def _boxes(kind: Any) -> Any:
+    """A dataclass with a field per group of options, which is a dataclass of its own: tyro draws a box for each."""
     import tyro
 
+    # The options of the study itself come first, those of the engine last.
+    names = [name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())]
+    if {"num_seeds", "seeds"} <= {*names}:
+        names.remove("seeds")
+        names.insert(names.index("num_seeds") + 1, "seeds")
+    texts, known = _docstrings(kind), {field.name: field for field in dataclasses.fields(kind)}
+    groups: dict[str, list[Any]] = {"": []}
+    for name in names:
+        field = known[name]
+        argument = tyro.conf.arg(help=texts.get(name), metavar=_metavar(field.type), help_behavior_hint=_default)
+        entry = (name, Annotated[field.type, argument], dataclasses.field(default=field.default))
+        groups.setdefault(field.metadata.get("group", ""), []).append(entry)
+    boxes = []
+    for i, (title, entries) in enumerate(groups.items()):
+        box = dataclasses.make_dataclass(f"Box{i}", entries)
+        marks = (tyro.conf.arg(name=title, help=""), tyro.conf.OmitArgPrefixes, tyro.conf.DisallowNone)
+        boxes.append((f"box{i}", Annotated[(box, *marks)], dataclasses.field(default_factory=box)))
+    return dataclasses.make_dataclass(kind.__name__, boxes)
+
+
+def _docstrings(kind: Any) -> dict[str, str]:
+    """The docstring of each field, as one line; tyro would keep the line breaks of the source."""
+    found = {}
     for base in kind.__mro__[:-1]:
         body = ast.parse(inspect.getsource(base)).body[0].body  # type: ignore[attr-defined]
         for field, text in itertools.pairwise(body):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-                name, joined = ast.unparse(field.target), " ".join(str(text.value.value).split())
-                hint = base.__annotations__[name]
-                if get_origin(hint) is not Annotated:  # a second call in one process
-                    base.__annotations__[name] = Annotated[hint, tyro.conf.arg(help=joined)]
+                found[ast.unparse(field.target)] = " ".join(str(text.value.value).split())
+    return found
 
 
-# Of an option that may be left out, tyro tries both types and reports both.
-_NO_OPTIONAL = re.compile(r"(--\S+): no type matching \{None\}\|(?:(INT)|(FLOAT)) .*? from \['(.*?)'\]")
-_NO_NUMBER = re.compile(r"(--\S+): (?:invalid literal for (int)\(\)|could not convert string to (float)).*?: (.*)")
+def _metavar(hint: Any) -> str | None:
+    """[STR ...] for a tuple of words, which tyro would write as [STR [STR ...]]; None for tyro's own word."""
+    inner = get_args(hint)[0] if get_origin(hint) is tuple else None
+    return f"[{inner.__name__.upper()} ...]" if isinstance(inner, type) else None
+
+
+def _default(label: str) -> str:
+    """The note on a default value, if it is one; docstrings explain those that are empty."""
+    return "" if label in ("", "''", "None") else f"(default: {label})"
+
+
+_NO_NUMBER = re.compile(r"(--\S+): .*?(?:invalid literal for (int)\(\)|could not convert string to (float)).*?: (.*)")
+_NO_NUMBERS = re.compile(r"(--\S+): Could not find valid parse for arguments: \[(.*)\]")  # text takes any words
 
 
 def _sentence(box: str, options: Sequence[str]) -> str:
@@ -92,10 +116,11 @@ def _sentence(box: str, options: Sequence[str]) -> str:
     title, *body = [line for line in lines if line] or [box]
     parts = [list(part) for is_said, part in itertools.groupby(body, lambda line: bool(line.strip("─-"))) if is_said]
     sentence = " ".join(parts[0]) if parts else title.strip("─- ")
-    if found := _NO_OPTIONAL.search(sentence) or _NO_NUMBER.search(sentence):
+    if found := _NO_NUMBER.search(sentence):
         option, whole, _, value = found.groups()
-        quoted = value if value.startswith("'") else repr(value)
-        return f"{option} must be a {'whole ' if whole else ''}number, got {quoted}"
+        return f"{option} must be a {'whole ' if whole else ''}number, got {value}"
+    if found := _NO_NUMBERS.search(sentence):
+        return f"{found[1]} must be whole numbers, got {found[2]}"
     sentence = sentence[:1].lower() + sentence[1:].rstrip(".")
     unknown = re.match(r"unrecognized options: ([^\s,]+)", sentence)
     if unknown is None:

@@ -16,7 +16,7 @@ from feelgood.cli import COMMANDS
 from feelgood.cli.parsing import parse_options
 from feelgood.cli.work import interruptible, set_up_jax
 from feelgood.pairs import read_numbers, read_seeds, read_values
-from feelgood.studies.presets import PresetInt
+from feelgood.studies.options import PresetInt, grouped
 
 FILES = {
     "curves.parquet": "a row per seed and evaluation",
@@ -37,7 +37,7 @@ class TrainOptions:
     """A Gymnasium name such as CartPole-v1, or an Atari game as in atari:venture."""
     envs: tuple[str, ...] = ()
     """Several environments instead of env."""
-    env_settings: tuple[str, ...] = ()
+    env_settings: tuple[str, ...] = grouped("agent and training", ())
     """Settings of the environment, as in pixel_scale=0.0625 life_loss=false for an Atari game, or map_name=8x8."""
     agent: str = "auto"
     """Agent, see `feelgood list agents`; auto for ensemble_dqn, and fg_ulmcdqn on Atari."""
@@ -51,25 +51,25 @@ class TrainOptions:
     """Number of runs, one after the other, with consecutive seeds."""
     seeds: tuple[str, ...] = ()
     """Seeds instead of seed and num_seeds, as in 3 7 11 or 0-19."""
-    num_envs: PresetInt = None
+    num_envs: PresetInt = grouped("agent and training", None)
     """Environments that step in parallel; 8 if not given, or 300 on Atari."""
-    hyper: tuple[str, ...] = ()
+    hyper: tuple[str, ...] = grouped("agent and training", ())
     """Hyper-parameters that differ from the defaults, as in step_size=1e-2 friction=10."""
-    config: tuple[str, ...] = ()
+    config: tuple[str, ...] = grouped("agent and training", ())
     """Other training settings, as in batch_size=64 n_step=3 target_update_period=200 capacity=50000."""
-    hidden: tuple[int, ...] = ()
+    hidden: tuple[int, ...] = grouped("agent and training", ())
     """Widths of the hidden layers; 64 64 if not given, and 32 32 for ensemble_dqn."""
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = grouped("agent and training", ())
     """Agent options, as in double=true prioritized=true form=corrected critic=quantile; the names are those of
     `feelgood.agents.Options`."""
     preset: Literal["auto", "scaled", "prioritized", "sparse", "paper", "dopamine"] = "auto"
-    """Protocol of an Atari game: auto for scaled; prioritized if rewards are rare; see `feelgood.protocols`. The
-    settings above replace its own one by one."""
+    """Protocol of an Atari game: auto for scaled; prioritized if rewards are rare; see `feelgood.protocols`. Options
+    of the box below replace its settings one by one."""
     output: Path = Path("runs/train")
     """Folder for curves, policy, checkpoints and manifest; unfinished training there is continued."""
-    tensorboard: bool = False
+    tensorboard: bool = grouped("logging", False)
     """Whether to log curves to TensorBoard in OUTPUT/tensorboard (needs the extra tensorboard)."""
-    wandb_project: str = ""
+    wandb_project: str = grouped("logging", "")
     """Project of Weights & Biases to log curves to (needs the extra wandb)."""
 
     def __post_init__(self):

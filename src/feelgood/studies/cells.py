@@ -15,6 +15,7 @@ from typing import Any
 from feelgood.checks import check_choice, check_count
 from feelgood.pairs import read_values
 from feelgood.studies.engine import Task
+from feelgood.studies.options import grouped
 from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
 
 OPTIMUM = 10.0
@@ -25,7 +26,7 @@ OPTIMUM = 10.0
 class CellOptions(SeedOptions):
     """Options of studies that run cells."""
 
-    seeds_per_task: int | None = None
+    seeds_per_task: int | None = grouped("engine", None)
     """Seeds per task; all seeds in one task if not given. Smaller tasks spread better over a cluster, and a lost worker
     loses less. Results of other batch sizes may differ by rounding; the engine makes no difference."""
 

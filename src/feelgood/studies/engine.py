@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from feelgood.checks import check_choice, check_count
+from feelgood.studies.options import grouped
 from feelgood.studies.worker import Worker
 
 
@@ -62,11 +63,11 @@ class Engine(NamedTuple):
 class EngineOptions:
     """Where a study runs; its results do not depend on these options."""
 
-    engine: Literal["local", "ray"] = "local"
+    engine: Literal["local", "ray"] = grouped("engine", "local")
     """local: run on this machine. ray: run independent tasks in parallel on a Ray cluster (needs the extra ray)."""
-    ray_address: str = ""
+    ray_address: str = grouped("engine", "")
     """Address of the Ray cluster; empty for the value of RAY_ADDRESS, or a new cluster on this machine."""
-    num_processes: int = 1
+    num_processes: int = grouped("engine", 1)
     """Number of tasks that run in parallel with the engine local, each in its own process."""
 
     def __post_init__(self):

@@ -17,6 +17,7 @@ from feelgood.studies.cells import Cell, CellOptions, check_budget, environment_
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.external_runs import defaults, external_table, is_external
 from feelgood.studies.nchain.study import GRIDS, best, tune, tuning_seeds
+from feelgood.studies.options import grouped
 from feelgood.studies.output import markdown_table, plus_minus, write_files
 
 
@@ -33,15 +34,15 @@ class SweepStudy(CellOptions):
     grid: tuple[str, ...] = ()
     """Values to try, as in step_size=1e-2,1e-3 friction=1,0.1; empty for the agent's grid in the study nchain. Other
     hyper-parameters keep their defaults."""
-    tuning_seeds: tuple[int, ...] = (4, 8)
+    tuning_seeds: tuple[int, ...] = grouped("tuning", (4, 8))
     """Number of fresh tuning seeds in each round of halving."""
-    num_kept: int = 8
+    num_kept: int = grouped("tuning", 8)
     """Smallest number of points that advance to the next round; ties and near ties advance too."""
     num_seeds: int = 20
     """Number of fresh seeds for the winner."""
     num_steps: int = 10_000
     """Environment steps of a run."""
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = grouped("agent", ())
     """Agent options, as in form=paper double=true; the names are those of `feelgood.agents.Options`."""
     output: Path = Path("runs/sweep")
     """Folder for results; an unfinished run of the same study is continued."""

@@ -27,8 +27,8 @@ from feelgood.studies.atari.presets import PRESETS
 from feelgood.studies.atari.runs import FRAMES_PER_STEP, Run, plan, run_task, settings
 from feelgood.studies.engine import run_plans
 from feelgood.studies.nchain.study import GRIDS
+from feelgood.studies.options import PresetInt, fill_in, grouped
 from feelgood.studies.output import write_files
-from feelgood.studies.presets import PresetInt, fill_in
 from feelgood.studies.seeds import SeedOptions
 
 SMOKE_FRAMES = 1_000_000
@@ -54,23 +54,23 @@ class AtariStudy(SeedOptions):
     """Emulator frames of a run, four per step; the preset's if not given."""
     num_seeds: PresetInt = None
     """Number of seeds; the preset's if not given."""
-    hyper: tuple[str, ...] = ()
+    hyper: tuple[str, ...] = grouped("agent and training", ())
     """Hyper-parameters of all agents, as in feel_good_weight=0.01 friction=10; others keep their Atari defaults."""
-    vary: tuple[str, ...] = ()
+    vary: tuple[str, ...] = grouped("agent and training", ())
     """Hyper-parameters to vary one at a time, as in feel_good_weight=1,1e-2,1e-3; the preset's if not given."""
     reference: tuple[Path, ...] = ()
     """CSV files of published curves to compare with, with columns agent, game, seed, frame, return."""
     output: Path = Path("runs/atari")
     """Folder for results; an unfinished run of the same study is continued."""
-    config: tuple[str, ...] = ()
+    config: tuple[str, ...] = grouped("agent and training", ())
     """Training settings that differ from the preset's, as in num_envs=100 batch_size=64 n_step=1; the names are
     those of `ExternalConfig`."""
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = grouped("agent and training", ())
     """Agent options that differ from the preset's, as in form=corrected init=he prioritized=true; the names are those
     of `feelgood.agents.Options`."""
-    env_settings: tuple[str, ...] = ()
+    env_settings: tuple[str, ...] = grouped("agent and training", ())
     """Emulator settings that differ from the preset's, as in sticky=0.25 life_loss=false pixel_scale=0.0625."""
-    checkpoints: bool = True
+    checkpoints: bool = grouped("engine", True)
     """Whether a run writes checkpoints, including its replay, so that it can be resumed."""
 
     def __post_init__(self):

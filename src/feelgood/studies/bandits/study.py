@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_names
 from feelgood.studies.engine import run_plans
+from feelgood.studies.options import PresetInt, fill_in, grouped
 from feelgood.studies.output import write_files
-from feelgood.studies.presets import PresetInt, fill_in
 from feelgood.studies.seeds import SeedOptions, tuning_range
 
 WHEELS = ("wheel-0.5", "wheel-0.7", "wheel-0.9", "wheel-0.95", "wheel-0.99")
@@ -53,9 +53,9 @@ class BanditsStudy(SeedOptions):
     """Number of rounds T; the preset's if not given."""
     num_seeds: PresetInt = None
     """Number of fresh seeds for the results; the preset's if not given."""
-    tuning_rounds: PresetInt = None
+    tuning_rounds: PresetInt = grouped("tuning", None)
     """Number of rounds of a tuning run; the preset's if not given. Neural algorithms take at most 2,000."""
-    tuning_seeds: PresetInt = None
+    tuning_seeds: PresetInt = grouped("tuning", None)
     """Number of seeds that settings are tuned on; the preset's if not given. Neural algorithms take at most 4."""
     output: Path = Path("runs/bandits")
     """Folder for results; an unfinished run of the same study is continued."""

@@ -21,8 +21,8 @@ from feelgood.pairs import read_numbers
 from feelgood.studies.bsuite.experiments import EXPERIMENTS, LOGGED, environments, is_sea, read_ids
 from feelgood.studies.engine import Plan, Task, run_plans
 from feelgood.studies.nchain.study import GRIDS
+from feelgood.studies.options import PresetInt, fill_in, grouped
 from feelgood.studies.output import write_files
-from feelgood.studies.presets import PresetInt, fill_in
 from feelgood.studies.seeds import SeedOptions
 
 _RUNS_PER_SEED = 100  # the run of id i and seed s has the key of 100·s + i
@@ -45,7 +45,7 @@ class BsuiteStudy(SeedOptions):
     """Episodes of a run where bsuite has 10,000, and a tenth of that where it has 1,000; the preset's if not given."""
     num_seeds: int = 1
     """Number of seeds of every id; bsuite has one."""
-    hyper: tuple[str, ...] = ()
+    hyper: tuple[str, ...] = grouped("agent", ())
     """Hyper-parameters of all agents that differ from their defaults, as in step_size=1e-3 final_epsilon=0.05."""
     output: Path = Path("runs/bsuite")
     """Folder for results; an unfinished run of the same study is continued."""

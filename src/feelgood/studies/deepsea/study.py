@@ -17,8 +17,8 @@ from typing import Any, Literal
 from feelgood.checks import check_choice, check_count, check_names
 from feelgood.studies.engine import Plan, Task, run_plans
 from feelgood.studies.nchain.study import GRIDS
+from feelgood.studies.options import PresetInt, fill_in
 from feelgood.studies.output import write_files
-from feelgood.studies.presets import PresetInt, fill_in
 from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
 
 BSUITE_SIZES = tuple(range(10, 51, 2))

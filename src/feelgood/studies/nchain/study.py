@@ -17,8 +17,8 @@ from typing import Any, Literal
 from feelgood.checks import check_choice, check_count, check_names
 from feelgood.studies.cells import Cell, CellOptions, check_budget, one_table, read_options, tables_of
 from feelgood.studies.engine import Plan, run_plans
+from feelgood.studies.options import PresetInt, fill_in, grouped
 from feelgood.studies.output import write_files
-from feelgood.studies.presets import PresetInt, fill_in
 from feelgood.studies.seeds import FIRST_TUNING_SEED
 
 # The paper's table `tb:nchain`, widened if its winner was at an edge. The adaptive agents have one temperature: at all
@@ -87,15 +87,15 @@ class NChainStudy(CellOptions):
     """Environment steps of a run; the preset's if not given."""
     num_seeds: PresetInt = None
     """Number of fresh seeds for the results; the preset's if not given."""
-    tuning_seeds: tuple[int, ...] = ()
+    tuning_seeds: tuple[int, ...] = grouped("tuning", ())
     """Number of tuning seeds in each round of halving; the preset's if not given (only paper tunes)."""
-    num_kept: int = 4
+    num_kept: int = grouped("tuning", 4)
     """Smallest number of points that advance to the next round; ties and near ties advance too."""
-    cold: tuple[str, ...] = ()
+    cold: tuple[str, ...] = grouped("agent", ())
     """Agents that also run without noise (β = ∞) on the same seeds, reported as NAME_cold."""
-    ablate: bool = False
+    ablate: bool = grouped("agent", False)
     """Whether to ablate each part of steady_fg_ulmcdqn on the same seeds, reported as steady_fg_ulmcdqn_no_PART."""
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = grouped("agent", ())
     """Agent options, as in form=paper double=true; the names are those of `feelgood.agents.Options`."""
     output: Path = Path("runs/nchain")
     """Folder for results; an unfinished run of the same study is continued."""

@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_names
 from feelgood.studies.engine import run_plans
+from feelgood.studies.options import PresetInt, fill_in, grouped
 from feelgood.studies.output import write_files
-from feelgood.studies.presets import PresetInt, fill_in
 from feelgood.studies.seeds import SeedOptions, tuning_range
 
 _DESCRIPTIONS = {
@@ -49,7 +49,7 @@ class RegretStudy(SeedOptions):
     """Number of episodes K; the preset's if not given."""
     num_seeds: PresetInt = None
     """Number of fresh seeds for the results; the preset's if not given."""
-    tuning_seeds: int = 4
+    tuning_seeds: int = grouped("tuning", 4)
     """Number of seeds that scales are tuned on."""
     output: Path = Path("runs/regret")
     """Folder for results; an unfinished run of the same study is continued."""

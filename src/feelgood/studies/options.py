@@ -1,6 +1,7 @@
-"""Options of a study that its preset fills in."""
+"""Fields of options: numbers that a preset fills in, and groups of the help."""
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -8,6 +9,11 @@ if TYPE_CHECKING:
 else:
     PresetInt = int | None
 """A whole number; None stands for the preset's until the study is built."""
+
+
+def grouped(group: str, default: Any) -> Any:
+    """A field of a dataclass that `--help` shows in the box "GROUP options", below the everyday options."""
+    return field(default=default, metadata={"group": group})
 
 
 def fill_in(study: Any, preset: Mapping[str, Any]) -> None:

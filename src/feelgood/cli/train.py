@@ -9,14 +9,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from feelgood.checks import check_count, check_finite
 from feelgood.cli import COMMANDS
 from feelgood.cli.parsing import parse_options
 from feelgood.cli.work import interruptible, set_up_jax
 from feelgood.pairs import read_numbers, read_seeds, read_values
+from feelgood.protocols import ATARI
 from feelgood.studies.options import PresetInt, grouped
+
+if TYPE_CHECKING:
+    Preset: TypeAlias = str
+else:
+    Preset = Literal[("auto", *ATARI)]
+"""The name of an Atari protocol, or auto."""
 
 FILES = {
     "curves.parquet": "a row per seed and evaluation",
@@ -62,7 +69,7 @@ class TrainOptions:
     options: tuple[str, ...] = grouped("agent and training", ())
     """Agent options, as in double=true prioritized=true form=corrected critic=quantile; the names are those of
     `feelgood.agents.Options`."""
-    preset: Literal["auto", "scaled", "prioritized", "sparse", "paper", "dopamine"] = "auto"
+    preset: Preset = "auto"
     """Protocol of an Atari game: auto for scaled; prioritized if rewards are rare; see `feelgood.protocols`. Options
     of the box below replace its settings one by one."""
     output: Path = Path("runs/train")
@@ -128,12 +135,12 @@ class TrainOptions:
     def settings(self) -> dict[str, int | float]:
         """`config` as numbers by name; whole numbers as integers."""
         numbers = _numbers("config", self.config)
-        said = {name: int(value) if value == int(value) else value for name, value in numbers.items()}
+        given = {name: int(value) if value == int(value) else value for name, value in numbers.items()}
         own = {name: getattr(self, name) for name in ("num_steps", "num_envs")}
         for name in own:
-            if name in said:
+            if name in given:
                 raise ValueError(f"{name} has an option of its own: --{name.replace('_', '-')}")
-        return {**said, **{name: value for name, value in own.items() if value is not None}}
+        return {**given, **{name: value for name, value in own.items() if value is not None}}
 
 
 def _agent(name: str, env: str) -> str:
@@ -218,13 +225,13 @@ def _advice(result: Any, options: TrainOptions) -> list[str]:
     if stuck:
         lines += [
             "to try: more steps (--num-steps), other agents (--agents ensemble_dqn dqn), longer returns (--config "
-            "n_step=5), rewards of which the largest is about 1, and a check of the environment:",
+            "n_step=5), rewards scaled to at most about 1, and a check of the environment:",
             *(f"  feelgood check {env}" for env in dict.fromkeys(env for env, _ in stuck)),
         ]
     output = shlex.quote(str(options.output))
     lines += ["next:", f"  feelgood report {output} -o report.html", f"  feelgood plot {output} --kind curves"]
     lines += [f"  feelgood compare {output}"] if len(options.pairs()) > len(options.envs or (0,)) else []
-    # Policies store the name of an environment, and evaluation imports a module only if told to.
+    # Policies store the name of an environment, and evaluation imports a module only with --allow-import.
     is_imported = any(":" in env and not env.startswith("atari:") for env, _ in options.pairs())
     trust = " --allow-import" if is_imported else ""
     commands = (f"evaluate {output} --num-episodes 20", f"record {output} -o game.gif")

@@ -3,7 +3,7 @@
 `eta` and `gamma` are the paper's Figure 3 on Alien, with pixels divided by 255. `quick` is the smoke test.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from feelgood.protocols import ATARI, changed
 from feelgood.studies.atari.paper import AGENTS, GAMES
@@ -35,3 +35,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         },
     ),
 }
+
+if TYPE_CHECKING:
+    Preset: TypeAlias = str
+else:
+    Preset = Literal[tuple(PRESETS)]
+"""The name of a preset."""

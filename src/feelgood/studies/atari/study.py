@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from feelgood.checks import (
     check_choice,
@@ -23,7 +23,7 @@ from feelgood.checks import (
 from feelgood.choices import CRITICS, FORMS, INITS
 from feelgood.pairs import read_lists, read_numbers, read_values
 from feelgood.studies.atari.paper import GAMES
-from feelgood.studies.atari.presets import PRESETS
+from feelgood.studies.atari.presets import PRESETS, Preset
 from feelgood.studies.atari.runs import FRAMES_PER_STEP, Run, plan, run_task, settings
 from feelgood.studies.engine import run_plans
 from feelgood.studies.nchain.study import GRIDS
@@ -39,7 +39,7 @@ SMOKE_FRAMES = 1_000_000
 class AtariStudy(SeedOptions):
     """Hard exploration on Atari: learning curves and scores, compared with the paper's. Needs the extra atari."""
 
-    preset: Literal["quick", "paper", "scaled", "prioritized", "sparse", "dopamine", "eta", "gamma"] = "quick"
+    preset: Preset = "quick"
     """quick: one game for 20,000 frames, minutes on two cores; a smoke test. paper: the paper's protocol in 300
     parallel environments; it and the following need a GPU. scaled: the same with pixels divided by 255 (recommended).
     prioritized: scaled with prioritised replay and bounded steps; recommended if rewards are rare, as in Venture.

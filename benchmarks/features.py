@@ -63,7 +63,7 @@ def examples(time, lane, frames, rewards):
 
 
 def places(rng, num_steps, batch_size):
-    """Of examples at random: their times and environments."""
+    """Times and environments of random examples."""
     return rng.integers(STACK, num_steps - SPAN, batch_size), rng.integers(NUM_ENVS, size=batch_size)
 
 

@@ -341,7 +341,7 @@ def write(lines: list[dict], path: Path) -> None:
 def run(names: list[str], folder: Path, quick: bool, path: Path) -> tuple[list[dict], list[str]]:
     """Measures all rows of the peers; returns the lines of the CSV file and the sentences about skipped peers.
 
-    The file is written after each row, so that a run that is stopped leaves what it has measured.
+    The file is written after each row, so that a run that is stopped keeps its measurements.
     """
     skipped: list[str] = []
     pythons: dict[str, str | Path] = {"feelgood": sys.executable}

@@ -95,7 +95,7 @@ def commands(page: Path) -> list[str]:
     called = (
         r"\s*(?:\w+=\S+ )*(?:\S*/)?(?:feelgood(?= )|make(?= [a-z-]+(?:\s|$))|python(?= (?:examples|benchmarks)/)).*"
     )
-    # What has "…" or a word such as COMMAND in it stands for many commands.
+    # A line with "…" or a word such as COMMAND stands for many commands.
     return [line for line in lines if re.fullmatch(called, line) and not re.search(r"…|\b(COMMAND|STUDY)\b", line)]
 
 
@@ -335,7 +335,7 @@ def site(tmp_path_factory):
 
 
 class _Addresses(html.parser.HTMLParser):
-    """What a page loads by itself, and what it links to."""
+    """The addresses that a page loads by itself, and those that it links to."""
 
     def __init__(self, text: str):
         super().__init__()

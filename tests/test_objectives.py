@@ -275,7 +275,7 @@ LOGITS, TARGET_LOGITS = (jnp.asarray(2 * RNG.normal(size=(3, 2, 5)), jnp.float32
 
 
 def cross_entropies(double):
-    """Of the batch by hand, in float64."""
+    """The cross-entropies of the batch by hand, in float64."""
     online, target = (np.asarray(table, np.float64) for table in (LOGITS, TARGET_LOGITS))
     losses = []
     for i in range(2):

@@ -86,7 +86,7 @@ def backward(params, inputs, slope):
 
 
 def gradient(params, target, batch, weight):
-    """Of (1/B)·Σ_b (r + γ·max_a Q_target(o', a) − Q(o, a_b))² − (weight/B)·Σ_b max_a Q(first, a), by hand."""
+    """∇ of (1/B)·Σ_b (r + γ·max_a Q_target(o', a) − Q(o, a_b))² − (weight/B)·Σ_b max_a Q(first, a), by hand."""
     batch = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), batch)
     rows = np.arange(len(batch.return_))
     actions = batch.action.astype(int)

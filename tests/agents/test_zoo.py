@@ -274,7 +274,7 @@ CALM = {"bias_factor": 0.01, "inverse_temperature": 1e12, "feel_good_weight": 1e
 
 
 def potentials(name, spaces, batch, adam_rate, num_updates, options):
-    """Of updates on one batch with the target held fixed."""
+    """Potentials along updates on one batch with the target held fixed."""
     # Friction and step of the underdamped ones undo their momentum, which would overshoot.
     step_size = adam_rate if name in ADAM else 0.1 if "ulmc" in name else 0.02
     hyper = {key: value for key, value in CALM.items() if key in ZOO[name].hyper}

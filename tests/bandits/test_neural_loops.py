@@ -53,7 +53,7 @@ class Net:
         return found
 
     def loss_gradients(self, x, rewards, t, ridge, extra=0.0):
-        """Of the mean of (f + extra − r)² + ρ/(2t)·‖w‖²."""
+        """The gradient of the mean of (f + extra − r)² + ρ/(2t)·‖w‖²."""
         errors = self.values(x) + extra - rewards
         return [g + ridge / t * w for g, w in zip(self.gradients(x, 2 * errors / x.shape[1]), self.w, strict=True)]
 

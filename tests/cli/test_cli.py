@@ -256,7 +256,7 @@ def test_the_summary_of_list_names_every_kind():
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "atari", "--help"]], ids=" ".join)
 def test_help_comes_within_half_a_second(arguments):
-    """Of computing time, which other work on the machine does not change."""
+    """Processor time, because other work on the machine does not change it."""
     seconds = []
     for _ in range(2):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,4 +1,4 @@
-"""What is wrong with an option is said in one sentence."""
+"""Parsing of options: errors are one sentence, and help groups the options."""
 
 import sys
 import warnings
@@ -13,7 +13,7 @@ from feelgood.studies.options import grouped
 
 @dataclass(frozen=True)
 class Options:
-    """Of a command."""
+    """Options of a command."""
 
     num_seeds: int = 3
     rate: float = 0.1

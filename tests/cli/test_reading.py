@@ -152,7 +152,7 @@ def test_report_refuses_to_overwrite_anything_but_a_page(capsys, studies, tmp_pa
 
 
 def completed(script, *words):
-    """What bash offers for the last of the words."""
+    """The words that bash offers to complete the last word."""
     code = f"source {script}; COMP_WORDS=({' '.join(map(repr, words))}); COMP_CWORD={len(words) - 1}; _feelgood; "
     code += 'printf "%s\\n" "${COMPREPLY[@]}"'
     return subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True, timeout=600).stdout.split()

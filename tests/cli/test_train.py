@@ -119,7 +119,7 @@ def test_a_run_stopped_by_control_c_goes_on_where_it_stopped(stopped_and_continu
     assert list(curve["step"]) == [0, 100, 200, 300, 400]
     log = (folder / "logs" / "seed-0.csv").read_text().splitlines()
     steps = [int(line.split(",")[0]) for line in log[1:] if ",return," in line]
-    # What came before the stop is told again from the checkpoint, and not run again.
+    # Rows from before the stop are reported again from the checkpoint, without running again.
     assert steps[:3] == [0, 100, 200]
     assert steps[-5:] == [0, 100, 200, 300, 400]
     values = {line for line in log if line.startswith(("100,return", "200,return"))}

@@ -1,4 +1,4 @@
-"""What `check_environment` lets through, and what it says of the rest."""
+"""`check_environment` accepts valid environments and names the rule that others break."""
 
 import jax
 import jax.numpy as jnp

@@ -27,7 +27,7 @@ def transitions(problem, num_keys=8):
 
 
 def row(problem, observation):
-    """Where an observation stands in the list."""
+    """The index of an observation in the list."""
     (found,) = np.flatnonzero((np.asarray(problem.observations) == np.asarray(observation)).all(-1))
     return found
 

@@ -36,7 +36,7 @@ TUNED = Path(__file__).parents[2] / "results" / "regret" / "curves.parquet"
 
 
 def tuned_scales(mdp_name, name):
-    """What the committed study chose, on its tuning seeds."""
+    """The scales that the committed study chose on its tuning seeds."""
     table = pd.read_parquet(TUNED)
     row = table[(table["mdp"] == mdp_name) & (table["algorithm"] == name) & (table["constants"] == "tuned")].iloc[0]
     scales = {scale: float(row[scale]) for scale in ALGORITHMS[name].grid}

@@ -171,7 +171,7 @@ def test_momentum_is_kept_if_requested():
 
 
 def test_the_potential_keeps_its_differences_where_data_abound():
-    """What a Metropolis test compares must be right to much less than 1 even where the loss itself is of order 10⁶."""
+    """A Metropolis test needs differences with errors far below 1, even if the loss is of order 10⁶."""
     rng = np.random.default_rng(0)
     root = rng.normal(size=(5, 5))
     precision, mean = 1e5 * (root @ root.T + np.eye(5)), 3 * rng.normal(size=5)

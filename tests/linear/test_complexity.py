@@ -155,7 +155,7 @@ def test_exponents_of_rows_that_follow_a_power_law():
 
 
 def test_confidence_intervals_cover_the_exponent():
-    """Of a power law with lognormal scatter, in about 95 of 100 repetitions."""
+    """The interval holds the exponent of a power law with lognormal scatter in about 95 of 100 repetitions."""
     rng = np.random.default_rng(0)
     x = np.geomspace(1, 100, 5)
     covered = 0

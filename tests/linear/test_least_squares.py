@@ -55,7 +55,7 @@ def numpy_values(mdp, raw, ridge, values_of):
 
 
 def plenty(mdp, count=1e5):
-    """What `count` visits of every (s, a) at every stage leave behind, without noise."""
+    """The data of `count` visits of every (s, a) at every stage, without noise."""
     phi, (transitions, rewards) = mdp.features, mdps.tables(mdp)
     return learning.Data(
         jnp.asarray(1, jnp.int32),

@@ -19,7 +19,7 @@ HOSTILE = "<script>alert('x')</script>&\"'"
 
 
 class Reader(HTMLParser):
-    """What a browser would see: elements, text, and the contents of scripts."""
+    """The elements, text and scripts of a page."""
 
     def __init__(self, page):
         super().__init__()

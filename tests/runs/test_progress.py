@@ -1,4 +1,4 @@
-"""What is said of long work where nobody watches."""
+"""Progress of long work if the output is not a terminal."""
 
 import io
 from types import SimpleNamespace

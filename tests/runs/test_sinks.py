@@ -142,7 +142,7 @@ def test_the_module_itself_needs_none_of_them():
 
 
 def events(folder):
-    """What TensorBoard would read: (step, name, value) of every event file, by the format's own definition."""
+    """(step, name, value) of every event file, read by the definition of TensorBoard's format."""
     from tensorboardX.proto.event_pb2 import Event
 
     found = []

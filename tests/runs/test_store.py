@@ -1,4 +1,4 @@
-"""What a study leaves on disk is whole, tells what it is, and is not overwritten by another."""
+"""Files of a study are complete and described, and no other study overwrites them."""
 
 import errno
 import json
@@ -285,7 +285,7 @@ def test_the_readme_describes_every_file(tmp_path):
     assert "| seeds | 1 2 |" in text
     assert "- seeds, reporting: 3-7" in text
     assert f"- jax {manifest(tmp_path)['versions']['jax']}\n" in text
-    # What it says of loading works, once FOLDER is the folder.
+    # Its instructions for loading work, once FOLDER is the folder.
     (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     last = code.replace("FOLDER", str(tmp_path)).strip().splitlines()[-1]
     pd.testing.assert_frame_equal(eval(last, {"feelgood": feelgood}), CURVES)

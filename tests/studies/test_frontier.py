@@ -34,7 +34,7 @@ def test_one_budget_stays_and_the_other_grows_in_proportion_beyond_a_hundred_sta
 
 
 def cells_with(fake_runs, num_good):
-    """Of ten seeds, `num_good[length]` score 9 and the others just less; returns the cells that are run."""
+    """`num_good[length]` of ten seeds score 9 and the others just less; returns the cells that are run."""
 
     def score(cell, point, seed):
         assert point == {}

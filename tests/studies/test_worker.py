@@ -21,7 +21,7 @@ from feelgood.studies.nchain import study as nchain
 from feelgood.studies.nchain.study import NChainStudy
 from feelgood.studies.worker import Worker
 
-# What processes run must be found by their names.
+# Processes find the functions that they run by name.
 TASKS = '''
 import os, pathlib, signal, time
 import pandas as pd

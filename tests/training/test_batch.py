@@ -27,7 +27,7 @@ from feelgood.training import (
 
 
 def build():
-    """What is run here and, by its source, in other processes: three short runs that learn, with noise to be seen."""
+    """Three short runs that learn, with visible noise; other processes run them from this source."""
     import numpy as np
 
     from feelgood import envs

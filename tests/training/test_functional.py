@@ -380,7 +380,7 @@ def test_a_run_alone_is_the_run_among_others():
         state = init(KEYS[run], mine)
         for chunk in range(2):
             state, record = advance(state, mine, jnp.int32(chunk))
-            # What is counted agrees exactly; numbers to rounding, as the compiler may fuse other lanes otherwise.
+            # Counts agree exactly; numbers to rounding, as the compiler may fuse other lanes otherwise.
             among = take(records, (run, chunk))
             assert [int(record[i]) for i in range(1, 4)] == [int(among[i]) for i in range(1, 4)]
             np.testing.assert_allclose(record.potential, among.potential, rtol=1e-4)

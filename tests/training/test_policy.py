@@ -310,7 +310,7 @@ def test_policies_of_earlier_versions_still_load(folder):
 
 
 class Bomb:
-    """What a pickle would run when it is read."""
+    """An object whose pickle runs code when it is read."""
 
     def __reduce__(self):
         return exec, ("raise SystemExit('code was run')",)

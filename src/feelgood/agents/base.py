@@ -171,8 +171,8 @@ def one_draw_an_episode(num_members: int, dither: Scalar = 0.0) -> Exploration:
     A share `dither` of the episodes also has random actions, with a probability ε that is drawn for the episode. In
     half of them each random action is uniform, and ε is uniform in [0, 1): they leave loops in which a greedy member
     would stay. In the other half all random actions are the same one, drawn for the episode, and ε = 1 − u² for a
-    uniform u: they go far in one direction, past states that values say nothing about. Values have shape (members,
-    actions).
+    uniform u: they go far in one direction, past states whose values are not learnt yet. Values have
+    shape (members, actions).
     """
     if num_members > _MOST_MEMBERS:
         raise ValueError(f"num_members must be at most {_MOST_MEMBERS}, got {num_members}")

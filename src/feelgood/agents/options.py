@@ -27,8 +27,9 @@ class Options:
       init: initial weights. "torch": PyTorch's. "unbiased": PyTorch's with zero biases; see
         `feelgood.networks.zero_biases`. "he": He's, with zero biases; see `feelgood.networks.he_weights`.
       network: "mlp", "nature" (Mnih et al., 2015), or "auto": "nature" for observations of rank 3, else "mlp".
-      critic: what the network estimates. "mean": the mean return. "categorical": probabilities of `num_atoms` returns
-        on [−v_max, v_max], as in C51. "quantile": quantiles of the return at random fractions, as in IQN.
+      critic: the statistic that the network estimates. "mean": the mean return. "categorical": probabilities of
+        `num_atoms` returns on [−v_max, v_max], as in C51. "quantile": quantiles of the return at random fractions, as
+        in IQN.
       num_atoms: number of atoms of the categorical critic.
       v_max: the largest return that the categorical critic can represent.
       prioritized: whether replay is prioritised, by |TD error| or by the loss of a distribution.

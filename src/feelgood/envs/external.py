@@ -276,8 +276,8 @@ def as_external(env: Any, name: str | None = None) -> ExternalEnvironment:
     """An external environment from an environment in any other form.
 
     Args:
-      env: an `ExternalEnvironment`, which is returned; a functional environment; a Gymnasium environment, of which
-        copies are made; a class of Gymnasium environments, or a function without arguments that makes one; or a
+      env: an `ExternalEnvironment`, which is returned; a functional environment; a Gymnasium environment, which is
+        copied; a class of Gymnasium environments, or a function without arguments that makes one; or a
         function `(num_envs, training) -> VectorEnv`.
       name: its name in tables; the name of the environment or its class if not given.
 

@@ -43,15 +43,29 @@ def test_the_posterior_of_arms_is_the_exact_one():
     np.testing.assert_allclose(draws.std(0), expected.std(0), rtol=0.1)
 
 
-def test_the_corridor_inside_xla_is_learnt():
-    curve = load("own_environment").main().curve
-    assert (curve.groupby("seed")["return"].max() == -4).all()
+def test_the_corridor_inside_xla_is_trained_on():
+    curve = load("own_environment").main(num_steps=100).curve  # the page quickstart learns the same corridor
+    assert curve.groupby("seed")["step"].max().to_dict() == {0: 100, 1: 100}
+    assert curve["finite"].all()
 
 
-def test_the_corridor_of_gymnasium_is_learnt_and_its_policy_kept(tmp_path):
+def test_the_corridor_of_gymnasium_is_trained_on_and_its_policy_kept(tmp_path):
+    policy = load("own_gymnasium").main(num_steps=64, folder=str(tmp_path))
+    assert set(policy.evaluate(3)) <= {float(-steps) for steps in range(4, 13)}
+    assert int(policy(np.eye(5)[0])) in (0, 1)
+
+
+@pytest.mark.slow
+def test_the_corridor_of_gymnasium_is_learnt(tmp_path):
     policy = load("own_gymnasium").main(folder=str(tmp_path))
     assert policy.evaluate(3).tolist() == [-4.0] * 3
     assert int(policy(np.eye(5)[0])) == 1
+
+
+@pytest.mark.slow
+def test_the_corridor_inside_xla_is_learnt():
+    curve = load("own_environment").main().curve
+    assert (curve.groupby("seed")["return"].max() == -4).all()
 
 
 def test_a_sampler_of_your_own_learns():

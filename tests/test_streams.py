@@ -51,16 +51,18 @@ def test_a_study_finishes_when_its_output_fails(tmp_path, kind):
 
 @pytest.mark.parametrize("redirect", [">&-", "2>&-", ">&- 2>&-"])
 def test_list_works_with_closed_output(redirect):
-    words = f"exec {sys.executable} -m feelgood list {redirect}"
+    words = f"exec {sys.executable} -m feelgood list samplers {redirect}"
     done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=GUARD)
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
 
 
 def test_an_ascii_terminal_gets_the_whole_list():
-    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done, whole = (call(["list"], capture_output=True, env=each) for each in (env, {**os.environ, "PYTHONUTF8": "1"}))
+    settings = ({"PYTHONIOENCODING": "ascii"}, {"PYTHONUTF8": "1"})
+    done, whole = (call(["list", "samplers"], capture_output=True, env={**os.environ, **each}) for each in settings)
     assert done.returncode == 0
+    assert done.stdout.isascii()
+    assert not whole.stdout.isascii()
     assert len(done.stdout.splitlines()) == len(whole.stdout.splitlines())
 
 

@@ -1,17 +1,8 @@
 """Shapes and types are checked at run time, and silent broadcasting is an error, in every test."""
 
-import atexit
-import os
 import shutil
-import tempfile
 from functools import partial
 from pathlib import Path
-
-# A cache of compiled code for this session, which its workers and the processes that tests start share: many tests
-# stop a run and begin it again, and compile the same functions each time.
-if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="feelgood-tests-")
-    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 import jax
 import pytest
@@ -19,7 +10,6 @@ from jaxtyping import install_import_hook
 
 from folders import studies as studies
 
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Compiled code without the lines of source that it comes from takes three to five percent less time.
 jax.config.update("jax_traceback_in_locations_limit", 0)

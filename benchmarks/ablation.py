@@ -33,6 +33,7 @@ SETTINGS = {
     "batch_size": int,
     "capacity": int,
     "discount": float,
+    "recent_share": float,
     "target_update_period": int,
     "n_step": int,
     "replay_ratio": float,

@@ -38,6 +38,7 @@ PAPER: Mapping[str, Any] = {
         "capacity": 1_000_000,
         "n_step": 3,
         "discount": 0.99,
+        "recent_share": 0.0,
         "target_update_period": 500,
         "evaluation_period": 100_000,
         "num_evaluation_episodes": 5,

@@ -137,6 +137,22 @@ def test_samples_are_uniform_over_all_transitions_and_nothing_else(num_groups, p
     assert statistic < len(starts) - 1 + 5 * np.sqrt(2 * (len(starts) - 1))
 
 
+@pytest.mark.parametrize("num_groups", [1, 2])
+def test_a_sample_may_be_of_the_newest_rows(num_groups):
+    rows = 9 * num_groups
+    _, arrivals = taking_turns(num_groups, 5, 20, 0.4)
+    replay = frame_replay(rows, LANES, SHAPE, np.uint8, num_actions=5, stack=2, num_groups=num_groups)
+    state, add = replay.init(), jax.jit(replay.add)
+    for arrival in arrivals:
+        state = add(state, arrival)
+    starts = np.flatnonzero(np.asarray(replay.is_start(state, np.arange(rows * LANES))))
+    # The newest row of each group begins no transition yet; LANES + 1 transitions are part of two rows.
+    after = (int(state.head) - 1 - starts // LANES) % rows
+    newest = set(starts[after < num_groups + 2].tolist())
+    slots = replay.sample(jax.random.key(0), state, 2000, DISCOUNT, newest=np.full(2000, LANES + 1)).slot
+    assert set(np.asarray(slots).tolist()) == newest
+
+
 def test_two_rows_are_enough_to_sample_from():
     replay = frame_replay(8, 1, (1,), np.float32, num_actions=2)
     state = replay.init()

@@ -147,6 +147,19 @@ def test_sampling_is_uniform_over_filled_slots_and_returns_their_contents(num_ad
     jax.tree.map(np.testing.assert_array_equal, batch, made.take(state, batch.slot, DISCOUNT))
 
 
+@pytest.mark.parametrize(("num_added", "newest"), [(2, {0, 1}), (8, {5, 6, 7}), (13, {2, 3, 4})])
+def test_a_sample_may_be_of_the_newest_transitions(num_added, newest):
+    made = ring(8, 1)
+    state = functools.reduce(made.add, stream([""] * num_added), made.init())
+    counts = np.where(np.arange(6000) % 2, 3, 2**31 - 1)  # every other sample is one of the newest three
+    slots = np.asarray(made.sample(jax.random.key(0), state, 6000, DISCOUNT, newest=counts).slot)
+    assert set(slots[1::2]) == newest
+    assert set(slots[::2]) == set(range(min(num_added, 8)))
+    drawn = np.bincount(slots[1::2])[list(newest)]
+    expected = 3000 / len(newest)
+    assert np.abs(drawn - expected).max() < 5 * np.sqrt(expected)
+
+
 def test_another_key_gives_another_sample_and_the_same_key_the_same():
     made = ring(8, 1)
     state = functools.reduce(made.add, stream([""] * 8), made.init())

@@ -13,7 +13,7 @@ from feelgood.envs import Environment, Spec, Step, nchain
 from feelgood.envs.diagnostic import constant_reward, truncation, two_armed
 from feelgood.replay import Batch
 from feelgood.samplers import Info, SamplerState
-from feelgood.training import FunctionalConfig, Tally, trainer
+from feelgood.training import FunctionalConfig, Tally, learning, trainer
 
 BATCH_SIZE = 6
 
@@ -238,6 +238,20 @@ def test_slots_are_drawn_uniformly_from_stored_transitions():
     counts = np.bincount(slots, minlength=30)
     # 540 draws over 30 slots: χ² with 29 degrees of freedom, 99.9% quantile.
     assert ((counts - 18) ** 2 / 18).sum() < 58.3
+
+
+def test_a_share_of_every_minibatch_is_of_the_newest_transitions(monkeypatch):
+    monkeypatch.setattr(learning, "_NUM_RECENT", 2)
+    one = trainer(counter(), spy(NUM_UPDATES), dataclasses.replace(SPIED, recent_share=0.34))
+    state, advance = one.init(jax.random.key(0), {}), jax.jit(one.advance)
+    for chunk in range(SPIED.num_chunks):
+        state, _ = advance(state, {}, jnp.int32(chunk))
+    slots = np.asarray(state.agent.sampler.memory["batch"].slot)
+    num_recent = round(0.34 * BATCH_SIZE)
+    for block, own in enumerate(slots.reshape(-1, SPIED.updates_per_block, BATCH_SIZE)):
+        num_steps = (block + 2) * SPIED.train_frequency  # the first block does not learn
+        assert set(own[..., :num_recent].ravel().tolist()) <= {(num_steps - 1) % 30, (num_steps - 2) % 30}
+        assert len(set(own[..., num_recent:].ravel().tolist())) > 2
 
 
 CHAIN = FunctionalConfig(
@@ -517,6 +531,8 @@ def test_settings_that_do_not_fit_together_are_refused_in_one_sentence():
     assert FunctionalConfig(replay_ratio=0.3).updates_per_block == 3
     with pytest.raises(ValueError, match="discount must be in \\[0, 1\\]"):
         FunctionalConfig(discount=-0.5)
+    with pytest.raises(ValueError, match="recent_share must be in \\[0, 1\\]"):
+        FunctionalConfig(recent_share=1.5)
     with pytest.raises(ValueError, match="priority_exponent must be non-negative"):
         FunctionalConfig(priority_exponent=-0.5)
 

@@ -85,9 +85,10 @@ class FrameReplay(NamedTuple):
       add: `(state, arrival) -> state`. The first arrival of each group must be first frames.
       newest: `state -> observations`, of the lanes of the newest row, (lanes, stack, *frame_shape); without the stack
         axis if stack = 1.
-      sample: `(key, state, batch_size, discount, importance_exponent=0.4) -> Batch`, with replacement, over all
-        transitions whose stacks are complete, uniform or by priorities; two rows of each group must have arrived.
-        `slot` is row · lanes + lane.
+      sample: `(key, state, batch_size, discount, importance_exponent=0.4, newest=None) -> Batch`, with replacement,
+        over all transitions whose stacks are complete, uniform or by priorities; two rows of each group must have
+        arrived. `slot` is row · lanes + lane. If `newest`, int (B,), is given, sample i is uniform over the newest rows
+        that hold `newest`[i] transitions; sampling by priorities ignores it.
       take: `(state, slot, discount) -> Batch`, the n-step transitions that begin at the slots, int (B,). The last frame
         of an episode begins none, nor does the newest row of a group: these give meaningless rows.
       is_start: `(state, slot) -> bool (B,)`, whether a transition begins there.
@@ -159,9 +160,14 @@ def frame_replay(
     slots = sampling(num_rows * num_lanes, priority_exponent)
 
     def sample(
-        key: PRNGKey, state: FrameState, batch_size: int, discount: Scalar, importance_exponent: Scalar = 0.4
+        key: PRNGKey,
+        state: FrameState,
+        batch_size: int,
+        discount: Scalar,
+        importance_exponent: Scalar = 0.4,
+        newest: ArrayLike | None = None,
     ) -> Batch:
-        uniform = partial(_uniform_slots, layout, state)
+        uniform = partial(_uniform_slots, layout, state, newest)
         slot, weight = slots.draw(key, state.priorities, batch_size, importance_exponent, uniform)
         return _take(layout, state, slot, discount)._replace(weight=weight)
 
@@ -282,10 +288,14 @@ def _is_start(layout: _Layout, state: FrameState, slot: ArrayLike) -> Array:
     return (after >= layout.num_groups) & (after < _num_whole(layout, state)) & goes_on
 
 
-def _uniform_slots(layout: _Layout, state: FrameState, key: PRNGKey, batch_size: int) -> Array:
-    """Slots that are uniform over all transitions, by rejection of the last frames of episodes."""
+def _uniform_slots(
+    layout: _Layout, state: FrameState, newest: ArrayLike | None, key: PRNGKey, batch_size: int
+) -> Array:
+    """Slots that are uniform over all transitions, or the newest, by rejection of the last frames of episodes."""
     num_groups = layout.num_groups
     num_eligible = _num_whole(layout, state) - num_groups  # the newest row of each group begins no transition yet
+    if newest is not None:
+        num_eligible = jnp.minimum(num_eligible, -(-jnp.asarray(newest) // layout.num_lanes))[None, :]
     bits = jax.random.bits(key, (2, _NUM_TRIES, batch_size), jnp.uint32)
     back = (bits[0] % jnp.maximum(num_eligible, 1).astype(jnp.uint32)).astype(jnp.int32) + num_groups + 1
     lane = (bits[1] % np.uint32(layout.num_lanes)).astype(jnp.int32)

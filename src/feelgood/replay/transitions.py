@@ -88,8 +88,9 @@ class Replay(NamedTuple):
       init: `() -> state`, empty.
       add: `(state, transition) -> state`.
       add_batch: `(state, transitions) -> state`, successive transitions along a leading axis, oldest first.
-      sample: `(key, state, batch_size, discount, importance_exponent=0.4) -> Batch`, with replacement; the ring must
-        not be empty. Uniform sampling ignores the exponent.
+      sample: `(key, state, batch_size, discount, importance_exponent=0.4, newest=None) -> Batch`, with replacement; the
+        ring must not be empty. Sample i is uniform over the `newest`[i] newest transitions, int (B,), or over all if
+        None. Uniform sampling ignores the exponent, sampling by priorities ignores `newest`.
       take: `(state, slot, discount) -> Batch`, the n-step transitions that begin at the slots, int (B,). Slots not yet
         filled give meaningless rows.
       prioritise: `(state, slot, priority) -> state`, sets the priorities ≥ 0 (B,) of the slots (B,), such as
@@ -150,9 +151,14 @@ def replay(capacity: int, example: Transition, *, n_step: int = 1, priority_expo
         )
 
     def sample(
-        key: PRNGKey, state: ReplayState, batch_size: int, discount: Scalar, importance_exponent: Scalar = 0.4
+        key: PRNGKey,
+        state: ReplayState,
+        batch_size: int,
+        discount: Scalar,
+        importance_exponent: Scalar = 0.4,
+        newest: ArrayLike | None = None,
     ) -> Batch:
-        uniform = lambda key, batch_size: _uniform_slots(key, state, capacity, batch_size)
+        uniform = lambda key, batch_size: _uniform_slots(key, state, capacity, batch_size, newest)
         slot, weight = slots.draw(key, state.priorities, batch_size, importance_exponent, uniform)
         return take(state, slot, discount)._replace(weight=weight)
 
@@ -165,10 +171,11 @@ def replay(capacity: int, example: Transition, *, n_step: int = 1, priority_expo
     return Replay(init, add, add_batch, sample, take, prioritise, lambda state: state.size)
 
 
-def _uniform_slots(key: PRNGKey, state: ReplayState, capacity: int, batch_size: int) -> Array:
-    """Slots that are uniform over the ring, to within one part in 2³²/size."""
+def _uniform_slots(key: PRNGKey, state: ReplayState, capacity: int, batch_size: int, newest: ArrayLike | None) -> Array:
+    """Slots that are uniform over the ring, or its `newest` slots, to within one part in 2³²/size."""
     bits = jax.random.bits(key, (batch_size,), jnp.uint32)
-    age = (bits % jnp.maximum(state.size, 1).astype(jnp.uint32)).astype(jnp.int32)
+    num_eligible = state.size if newest is None else jnp.minimum(state.size, newest)
+    age = (bits % jnp.maximum(num_eligible, 1).astype(jnp.uint32)).astype(jnp.int32)
     return (state.head - 1 - age) % capacity
 
 

@@ -25,6 +25,8 @@ class TrainingConfig:
       num_evaluation_episodes: episodes of an evaluation.
       batch_size: transitions in a minibatch.
       discount: discount factor of future rewards.
+      recent_share: share of each minibatch that is drawn from the newest 1,000 transitions instead of the whole replay;
+        agents with priorities ignore it.
       priority_exponent: α of prioritised sampling, for agents with priorities.
       importance_exponent: β of the importance weights at the start of such a run; it rises linearly to 1 at the end.
     """
@@ -39,6 +41,7 @@ class TrainingConfig:
     num_evaluation_episodes: int
     batch_size: int = 32
     discount: float = 0.99
+    recent_share: float = 0.0
     priority_exponent: float = 0.6
     importance_exponent: float = 0.4
 
@@ -51,6 +54,7 @@ class TrainingConfig:
             check_count(name, getattr(self, name), maximum=2**31 - 1)  # indices have 32 bits
         check_positive("replay_ratio", self.replay_ratio)
         check_probability("discount", self.discount)
+        check_probability("recent_share", self.recent_share)
         check_non_negative("priority_exponent", self.priority_exponent)
         check_non_negative("importance_exponent", self.importance_exponent)
 

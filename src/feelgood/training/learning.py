@@ -11,12 +11,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from feelgood.agents import Agent, AgentState
 from feelgood.replay import Batch, Replay
 from feelgood.replay.frames import FrameReplay
 from feelgood.training.config import TrainingConfig
 from feelgood.typing import Array, PRNGKey, Scalar
+
+_NUM_RECENT = 1_000  # transitions that `recent_share` of a minibatch is drawn from
+_NUM_ALL = np.iinfo(np.int32).max
 
 
 def learn(
@@ -101,7 +105,11 @@ def _draw(
 ) -> Batch:
     """The minibatches of a block, (stretches, updates in a stretch, batch size, ...)."""
     if agent.priorities is None:
-        batches = replay.sample(key, data, math.prod(shape) * config.batch_size, config.discount)
+        newest = None
+        if config.recent_share > 0:
+            is_recent = np.arange(config.batch_size) < round(config.recent_share * config.batch_size)
+            newest = np.tile(np.where(is_recent, _NUM_RECENT, _NUM_ALL), math.prod(shape))
+        batches = replay.sample(key, data, math.prod(shape) * config.batch_size, config.discount, newest=newest)
         return jax.tree.map(lambda x: x.reshape(*shape, config.batch_size, *x.shape[1:]), batches)
     # Each minibatch is drawn by itself, because its weights are relative to their maximum.
     exponent = config.importance_exponent + (1 - config.importance_exponent) * progress

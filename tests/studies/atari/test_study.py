@@ -112,6 +112,7 @@ def test_the_papers_protocol_is_written_out_in_full():
         capacity=1_000_000,
         n_step=3,
         discount=0.99,
+        recent_share=0.0,
         target_update_period=500,
         evaluation_period=100_000,
         num_evaluation_episodes=5,

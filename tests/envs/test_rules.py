@@ -97,6 +97,14 @@ class Wordy(Walk):
         return (seen, "much", *rest)
 
 
+class Words(gymnasium.spaces.Space):
+    """A kind of space that is not Gymnasium's own."""
+
+
+class Spoken(Walk):
+    observation_space = gymnasium.spaces.Dict(image=Walk.observation_space, mission=Words())
+
+
 class Failing(Walk):
     def step(self, action):
         raise ZeroDivisionError("no luck")
@@ -156,6 +164,12 @@ def test_training_allows_what_it_can_live_with_or_refuses_elsewhere(kind):
         (Short, "step must return"),
         (Priceless, "step 1 returned the reward nan"),
         (gymnasium.Env, "it has no action_space"),
+        (Ragged, "observation_space must be a space of fixed size, such as a Box, got Sequence"),
+        (
+            Spoken,
+            r"part 'mission' of observation_space has no fixed size, got .*; "
+            r"gymnasium.wrappers.FilterObservation\(env, \['image'\]\) leaves it out",
+        ),
     ],
 )
 def test_training_refuses_a_broken_environment_in_a_sentence(kind, problem):

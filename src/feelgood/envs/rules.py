@@ -62,6 +62,7 @@ def check_playable(name: str, make: Callable[[], gymnasium.Env], num_steps: int 
     try:
         for space in ("action_space", "observation_space"):
             _demand(getattr(env, space, None) is not None, f"it has no {space}")
+        _check_fixed_size(env.observation_space)
         if isinstance(env.action_space, gymnasium.spaces.Discrete):  # others are refused when lanes are made
             _play(env, num_steps, seed=0, strict=False)
     except _BrokenError as broken:
@@ -135,15 +136,8 @@ def _rules(make: Callable[[], Any], num_steps: int, seed: int) -> Iterator[tuple
             f"action_space must be Discrete and start at 0, got {space}",
         )
 
-    def observations() -> None:
-        space = getattr(env, "observation_space", None)
-        _demand(
-            isinstance(space, gymnasium.spaces.Space) and space.is_np_flattenable,
-            f"observation_space must be a space of fixed size, such as a Box, got {space}",
-        )
-
     yield "actions are the whole numbers from 0", actions
-    yield "observations have a fixed size", observations
+    yield "observations have a fixed size", lambda: _check_fixed_size(getattr(env, "observation_space", None))
     yield "reset returns an observation and a dictionary", lambda: found.update(first=_reset(env, seed))
     yield "observations are in the observation space", lambda: _observe(env, found["first"], "reset")
     yield "the same seed gives the same first observation", lambda: _same(found["first"], _reset(env, seed))
@@ -163,6 +157,25 @@ def _rules(make: Callable[[], Any], num_steps: int, seed: int) -> Iterator[tuple
 def _demand(holds: Any, problem: str) -> None:
     if not holds:
         raise _BrokenError(problem)
+
+
+def _check_fixed_size(space: Any) -> None:
+    if isinstance(space, gymnasium.spaces.Dict) and not _is_fixed_size(space):
+        kept = [name for name, part in space.items() if _is_fixed_size(part)]
+        lost = next(name for name in space if name not in kept)
+        how = f"gymnasium.wrappers.FilterObservation(env, {kept}) leaves it out" if kept else "no part has"
+        _demand(False, f"part {lost!r} of observation_space has no fixed size, got {_short(space[lost])}; {how}")
+    _demand(
+        isinstance(space, gymnasium.spaces.Space) and _is_fixed_size(space),
+        f"observation_space must be a space of fixed size, such as a Box, got {space}",
+    )
+
+
+def _is_fixed_size(space: gymnasium.spaces.Space) -> bool:
+    try:
+        return space.is_np_flattenable
+    except NotImplementedError:  # a kind of space that is not Gymnasium's own, such as the missions of MiniGrid
+        return False
 
 
 def _reset(env: Any, seed: int | None) -> Any:

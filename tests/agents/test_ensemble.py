@@ -16,6 +16,7 @@ from feelgood.agents import (
     Spaces,
     bounded_rewards,
     complete,
+    fitted_bounds,
     make_agent,
     one_draw_an_episode,
     restless,
@@ -235,6 +236,44 @@ def test_values_are_the_same_whatever_the_unit_of_large_rewards():
             state, _ = agent.update(key, state, scaled, 10, agent.look_ahead(key, state, scaled))
         values[unit] = agent.values(key, state, jnp.ones(3))
     np.testing.assert_array_equal(values[1.0], values[64.0])
+
+
+def test_bounds_of_observations_shrink_by_powers_of_four_to_what_was_seen_and_grow_again():
+    declared = np.array([255.0, 1.0, np.inf, 7.0, 1000.0], np.float32)
+    model = networks.scaled(networks.mlp(jax.random.key(0), 5, (), 2), declared, (5,))
+    plain = Agent(
+        init=lambda key: AgentState(None, networks.partition(model)[1], None),
+        begin=lambda key: jnp.zeros((), jnp.int32),
+        explore=lambda key, state, context, observation, progress: jnp.int32(0),
+        exploit=lambda key, state, context, observation: jnp.int32(0),
+        look_ahead=lambda key, state, batch: None,
+        update=lambda key, state, batch, num_data, next_values: (state, None),
+        sync=lambda state: state,
+    )
+    agent = fitted_bounds(plain, declared, lambda code: code / 2)
+    state = agent.init(jax.random.key(0))
+    for decoded, expected in (
+        ([[0, 0, 0, 0, 0]], declared),
+        ([[3, 0.3, 5, 0, -1], [-10, 0.2, 0, 0, 0]], [255 / 16, 1, np.inf, 7, 1000 / 256]),
+        ([[0, 0, 0, 1.7, 0]], [255 / 16, 1, np.inf, 7 / 4, 1000 / 256]),
+        ([[0, 0, 0, -1.8, 900]], [255 / 16, 1, np.inf, 7, 1000]),
+    ):
+        state, _ = agent.update(None, state, batch(observation=2 * jnp.asarray(decoded, jnp.float32)), 10, None)
+        np.testing.assert_allclose(state.frozen.bound.value, expected, rtol=1e-6)
+
+
+def test_values_are_the_same_whatever_loose_bound_an_observation_has():
+    values, observations = {}, jnp.array([[0.5, 1.0, 0.0], [0.0, 0.6, 0.9]])
+    data = batch(observation=observations, next_observation=observations, first_observation=observations)
+    for bound in (1.0, 256.0):
+        spaces = Spaces((3,), 2, bound=np.full(3, bound))
+        agent = make_agent("ensemble_dqn", spaces, {}, Options(hidden=(8,), num_members=3))
+        state, key = agent.init(jax.random.key(0)), jax.random.key(1)
+        before = agent.values(key, state, observations[0])
+        state, _ = agent.update(key, state, data, 10, agent.look_ahead(key, state, data))
+        values[bound] = before, agent.values(key, state, observations[0])
+    assert np.abs(values[1.0][0] - values[256.0][0]).max() > 0.1
+    np.testing.assert_array_equal(values[1.0][1], values[256.0][1])
 
 
 def test_it_solves_a_small_deep_sea():

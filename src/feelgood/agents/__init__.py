@@ -13,7 +13,7 @@ from feelgood.agents.base import (
 )
 from feelgood.agents.options import Options, Spaces
 from feelgood.agents.recipes import ZOO, Recipe, anneal, atari_hyper, check_hyper, complete, constant, make_agent
-from feelgood.agents.wrappers import bounded_rewards, restless
+from feelgood.agents.wrappers import bounded_rewards, fitted_bounds, restless
 
 __all__ = [
     "ZOO",
@@ -31,6 +31,7 @@ __all__ = [
     "complete",
     "constant",
     "epsilon_greedy",
+    "fitted_bounds",
     "greedy",
     "make_agent",
     "one_draw_an_episode",

@@ -26,6 +26,8 @@ class AgentState(NamedTuple):
         does not count them. See `restless`.
       reward_scale: the number ≥ 1 that returns are divided by; empty if the agent does not scale them. See
         `bounded_rewards`.
+      seen: largest absolute value of each entry of an observation so far; empty if the agent does not look. See
+        `fitted_bounds`.
     """
 
     sampler: SamplerState
@@ -34,6 +36,7 @@ class AgentState(NamedTuple):
     average: Any = ()
     unrewarded: Any = ()
     reward_scale: Any = ()
+    seen: Any = ()
 
 
 class Agent(NamedTuple):

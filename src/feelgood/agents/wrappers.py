@@ -1,7 +1,9 @@
-"""Agents made from other agents: random episodes until a reward is found, and returns of bounded size."""
+"""Agents made from other agents: random episodes until a reward is found, returns and observations of bounded size."""
 
+from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -60,3 +62,32 @@ def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
         return agent.priorities(key, *scaled(state, batch), next_values)
 
     return agent._replace(init=init, update=update, priorities=None if agent.priorities is None else priorities)
+
+
+def fitted_bounds(agent: Agent, bound: Any, decode: Callable[[Any], Any]) -> Agent:
+    """Divides observations by what was seen of their bounds; the agent's network must be one of `networks.scaled`.
+
+    Declared bounds may be loose. The symbols of MiniGrid, for example, are at most 10 in a space from 0 to 255. Divided
+    by 255, all observations look alike to a prior, and nothing explores. So the bound of each entry is divided by the
+    largest power of 4 with which it still holds all values in minibatches so far. It grows when larger values come.
+    Bounds that are reached stay as they are, and so do infinite ones and those of entries that were always 0.
+
+    Args:
+      agent: the agent.
+      bound: the declared bound of each entry, as in `Spaces`.
+      decode: from stored observations to observations.
+    """
+
+    def init(key: PRNGKey) -> AgentState:
+        state = agent.init(key)
+        return state._replace(seen=jnp.zeros_like(state.frozen.bound.value))
+
+    def update(key, state, batch, num_data, next_values):
+        seen = jnp.maximum(state.seen, jnp.abs(jnp.asarray(decode(batch.observation), jnp.float32)).max(0))
+        declared = jnp.broadcast_to(jnp.asarray(bound, jnp.float32), seen.shape)
+        is_fitted = jnp.isfinite(declared) & (seen > 0)
+        powers = jnp.floor(jnp.log2(jnp.where(is_fitted, declared / seen, 1.0)) / 2).clip(0, 30)
+        frozen = eqx.tree_at(lambda model: model.bound.value, state.frozen, declared * 4.0**-powers)
+        return agent.update(key, state._replace(seen=seen, frozen=frozen), batch, num_data, next_values)
+
+    return agent._replace(init=init, update=update)

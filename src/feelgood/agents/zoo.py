@@ -47,7 +47,7 @@ from feelgood.agents.base import (
 )
 from feelgood.agents.critics import QCritic, is_nature, make_critic, on_codes, plain_model
 from feelgood.agents.options import Hyper, Options, Spaces
-from feelgood.agents.wrappers import bounded_rewards, restless
+from feelgood.agents.wrappers import bounded_rewards, fitted_bounds, restless
 from feelgood.choices import Critic
 from feelgood.objectives import feel_good
 from feelgood.typing import PRNGKey, Scalar
@@ -254,7 +254,8 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     short horizons soon forget optimism about loops without reward; those with long ones explore deeply. The gap between
     the best and other actions is widened by up to `action_gap` times the value, so that errors of approximation seldom
     change the greedy action. The replay is shared. As long as all rewards are 0, half of the episodes are random
-    (`restless`). Large rewards are scaled down (`bounded_rewards`).
+    (`restless`). Large rewards are scaled down (`bounded_rewards`), loose bounds of observations are shrunk to what was
+    seen (`fitted_bounds`).
     """
     num_members = options.num_members or MEMBERS["ensemble_dqn"]
     shape, num_actions = spaces.observation_shape, spaces.num_actions
@@ -276,6 +277,8 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     num_starts = None if network.is_large else 16
     weight = hyper["feel_good_weight"]
     agent = _agent(critic, options, _adam(hyper), exploration, feel_good_weight=weight, num_starts=num_starts)
+    if not (spaces.is_one_hot or is_nature(spaces, options)):
+        agent = fitted_bounds(agent, spaces.bound, spaces.decode)
     return restless(bounded_rewards(agent), num_actions)
 
 

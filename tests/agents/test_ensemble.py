@@ -208,20 +208,27 @@ def test_returns_are_scaled_into_their_bounds_and_small_ones_are_left_alone():
         sync=lambda state: state,
         priorities=lambda key, state, batch, next_values: jnp.abs(batch.return_),
     )
-    agent = bounded_rewards(plain)
-    state = agent.init(jax.random.key(0))
-    for returns, expected in (
-        ([0.5, -0.01], [0.5, -0.01]),
-        ([1.0, -100.0], [1.0, -100.0]),
-        ([4.0, -4.0], [1.0, -1.0]),
-        ([1.0, 0.0], [0.25, 0.0]),
-        ([50.0, -10_000.0], [0.5, -100.0]),
+    for cases in (
+        [
+            ([0.5, -0.01, 0.0], [0.5, -0.01, 0.0]),
+            ([1.0, -100.0, -1.0], [1.0, -100.0, -1.0]),
+            ([4.0, -4.0, 0.0], [1.0, -1.0, 0.0]),
+            ([1.0, 0.0, 0.0], [0.25, 0.0, 0.0]),
+            ([50.0, -10_000.0, 0.0], [0.5, -100.0, 0.0]),
+        ],
+        [
+            ([0.0, -1.0, -16.0], [0.0, -1.0, -16.0]),
+            ([-4.0, -5.0, -16.0], [-0.8, -1.0, -3.2]),  # half of the losses are 5 or more
+            ([0.0, -1.0, -1.0], [0.0, -0.2, -0.2]),
+        ],
     ):
-        np.testing.assert_allclose(
-            agent.priorities(None, state, batch(return_=jnp.asarray(returns)), None), np.abs(expected), rtol=1e-6
-        )
-        state, _ = agent.update(None, state, batch(return_=jnp.asarray(returns)), 10, None)
-        np.testing.assert_allclose(seen[-1], expected, rtol=1e-6)
+        agent = bounded_rewards(plain)
+        state = agent.init(jax.random.key(0))
+        for returns, expected in cases:
+            data = batch(return_=jnp.asarray(returns))
+            np.testing.assert_allclose(agent.priorities(None, state, data, None), np.abs(expected), rtol=1e-6)
+            state, _ = agent.update(None, state, data, 10, None)
+            np.testing.assert_allclose(seen[-1], expected, rtol=1e-6)
 
 
 def test_values_are_the_same_whatever_the_unit_of_large_rewards():

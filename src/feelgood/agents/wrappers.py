@@ -37,12 +37,14 @@ def restless(agent: Agent, num_actions: int, patience: int = 1000) -> Agent:
 
 
 def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
-    """Divides returns by the least number ≥ 1 that has kept all of them so far within [−`largest_loss`, 1].
+    """Divides returns by the least number ≥ 1 that keeps all so far within [−`largest_loss`, 1], and usual ones ≥ −1.
 
     Priors, step sizes and feel-good weights are in units of the return. A reward well above the prior's scale would end
     exploration, so the largest one becomes 1. Losses do not, and rewards of −1 per step are usual next to larger
-    penalties, so only very large ones are scaled. Smaller returns are left as they are: a small cost or reward on the
-    way to a large one stays small. Values are in the same unit.
+    penalties, so only very large ones are scaled. If the median of a minibatch is below −1, it becomes −1: values are
+    then at least about −1/(1 − γ). Adam with a step size of 10⁻³ takes tens of thousands of updates to reach much lower
+    ones. Smaller returns are left as they are: a small cost or reward on the way to a large one stays small. Values are
+    in the same unit.
     """
 
     def init(key: PRNGKey) -> AgentState:
@@ -50,7 +52,8 @@ def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
 
     def scaled(state: AgentState, batch: Any) -> tuple[AgentState, Any]:
         largest = jnp.max(jnp.maximum(batch.return_, -batch.return_ / largest_loss))
-        scale = jnp.maximum(state.reward_scale, largest)
+        usual_loss = jnp.median(-batch.return_)
+        scale = jnp.maximum(state.reward_scale, jnp.maximum(largest, usual_loss))
         return state._replace(reward_scale=scale), batch._replace(return_=batch.return_ / scale)
 
     def update(key, state, batch, num_data, next_values):

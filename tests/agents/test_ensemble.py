@@ -245,7 +245,7 @@ def test_values_are_the_same_whatever_the_unit_of_large_rewards():
     np.testing.assert_array_equal(values[1.0], values[64.0])
 
 
-def test_bounds_of_observations_shrink_by_powers_of_four_to_what_was_seen_and_grow_again():
+def test_bounds_of_observations_shrink_by_powers_of_sixteen_to_what_was_seen_and_grow_again():
     declared = np.array([255.0, 1.0, np.inf, 7.0, 1000.0], np.float32)
     model = networks.scaled(networks.mlp(jax.random.key(0), 5, (), 2), declared, (5,))
     plain = Agent(
@@ -262,8 +262,8 @@ def test_bounds_of_observations_shrink_by_powers_of_four_to_what_was_seen_and_gr
     for decoded, expected in (
         ([[0, 0, 0, 0, 0]], declared),
         ([[3, 0.3, 5, 0, -1], [-10, 0.2, 0, 0, 0]], [255 / 16, 1, np.inf, 7, 1000 / 256]),
-        ([[0, 0, 0, 1.7, 0]], [255 / 16, 1, np.inf, 7 / 4, 1000 / 256]),
-        ([[0, 0, 0, -1.8, 900]], [255 / 16, 1, np.inf, 7, 1000]),
+        ([[0, 0, 0, 0.4, 0]], [255 / 16, 1, np.inf, 7 / 16, 1000 / 256]),
+        ([[0, 0, 0, -0.5, 900]], [255 / 16, 1, np.inf, 7, 1000]),
     ):
         state, _ = agent.update(None, state, batch(observation=2 * jnp.asarray(decoded, jnp.float32)), 10, None)
         np.testing.assert_allclose(state.frozen.bound.value, expected, rtol=1e-6)

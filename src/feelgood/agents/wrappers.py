@@ -72,8 +72,8 @@ def fitted_bounds(agent: Agent, bound: Any, decode: Callable[[Any], Any]) -> Age
 
     Declared bounds may be loose. The symbols of MiniGrid, for example, are at most 10 in a space from 0 to 255. Divided
     by 255, all observations look alike to a prior, and nothing explores. So the bound of each entry is divided by the
-    largest power of 4 with which it still holds all values in minibatches so far. It grows when larger values come.
-    Bounds that are reached stay as they are, and so do infinite ones and those of entries that were always 0.
+    largest power of 16 with which it still holds all values in minibatches so far. It grows when larger values come.
+    Bounds of which a sixteenth is reached stay as they are; so do infinite ones and those of entries that are always 0.
 
     Args:
       agent: the agent.
@@ -89,8 +89,8 @@ def fitted_bounds(agent: Agent, bound: Any, decode: Callable[[Any], Any]) -> Age
         seen = jnp.maximum(state.seen, jnp.abs(jnp.asarray(decode(batch.observation), jnp.float32)).max(0))
         declared = jnp.broadcast_to(jnp.asarray(bound, jnp.float32), seen.shape)
         is_fitted = jnp.isfinite(declared) & (seen > 0)
-        powers = jnp.floor(jnp.log2(jnp.where(is_fitted, declared / seen, 1.0)) / 2).clip(0, 30)
-        frozen = eqx.tree_at(lambda model: model.bound.value, state.frozen, declared * 4.0**-powers)
+        powers = jnp.floor(jnp.log2(jnp.where(is_fitted, declared / seen, 1.0)) / 4).clip(0, 15)
+        frozen = eqx.tree_at(lambda model: model.bound.value, state.frozen, declared * 16.0**-powers)
         return agent.update(key, state._replace(seen=seen, frozen=frozen), batch, num_data, next_values)
 
     return agent._replace(init=init, update=update)

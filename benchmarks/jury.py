@@ -237,7 +237,7 @@ TASKS = {
     "normalised_mountain_car": (normalised("MountainCar-v0"), 20_000),
     "FrozenLake-v1": (None, 20_000),
     "FrozenLake8x8-v1": (None, 30_000),
-    "Taxi-v3": (None, 30_000),
+    "Taxi-v4": (None, 30_000),
     "Blackjack-v1": (None, 20_000),
     "DoorKey-5x5": (minigrid_room("DoorKey-5x5"), 30_000),
     "MultiRoom-N2-S4": (minigrid_room("MultiRoom-N2-S4"), 30_000),

@@ -74,7 +74,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=50)
     parser.add_argument("--rate", type=float, default=0.5)
-    parser.add_argument("--recent-share", type=float, default=0.0, help="of each minibatch, from the newest 1,000 steps")
+    parser.add_argument("--recent-share", type=float, default=0.0, help="of each minibatch, from 1,000 new steps")
     parser.add_argument("--num-episodes", type=int, default=6_000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

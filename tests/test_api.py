@@ -24,13 +24,14 @@ from feelgood.agents import ZOO, Options, Spaces, anneal, atari_hyper, make_agen
 from feelgood.cli.train import TrainOptions
 from feelgood.envs import Spec, nchain
 from feelgood.envs.diagnostic import two_armed
-from feelgood.envs.external import vector_environment
+from feelgood.envs.external import as_external, vector_environment
 from feelgood.envs.gym import GymEnv
 from feelgood.protocols import ATARI
 from feelgood.runs import store
 from feelgood.studies.atari.runs import settings as study_settings
 from feelgood.studies.atari.study import AtariStudy, runs_of
 from feelgood.training import FunctionalConfig, Interrupted, run_batch, trainer
+from feelgood.training.acting import spaces_of
 
 SMALL = {"num_envs": 4, "learning_starts": 40, "batch_size": 16, "capacity": 400, "num_evaluation_episodes": 3}
 TINY = {"num_steps": 100, "evaluation_period": 50, "capacity": 64, "batch_size": 4, "replay_ratio": 1}
@@ -193,6 +194,32 @@ def test_small_images_are_taken_by_a_plain_network():
     job = api.prepare("dqn", Tiles)
     agent = job.spec.make(Spaces((7, 7, 3), 2), dict(job.spec.hyper))
     assert agent.values(jax.random.key(0), agent.init(jax.random.key(1)), jnp.ones((7, 7, 3))).shape == (2,)
+
+
+@pytest.mark.parametrize("shape", [(36, 40, 3), (3, 36, 40)])
+def test_large_images_reach_the_network_scaled_and_with_their_channels_first(shape):
+    picture = np.random.default_rng(0).integers(256, size=shape).astype(np.uint8)
+
+    class Screen(Lever):
+        observation_space = gymnasium.spaces.Box(0, 255, shape, np.uint8)
+
+        def reset(self, *, seed=None, options=None):
+            return picture, super().reset()[1]
+
+        def step(self, action):
+            return (picture, *super().step(action)[1:])
+
+    environment = as_external(Screen)
+    assert environment.observation_shape == shape  # policies take observations as the environment has them
+    spaces = spaces_of(environment)
+    assert spaces.observation_shape == (3, 36, 40)
+    seen = spaces.decode(np.stack([picture, picture]))
+    expected = picture.transpose(2, 0, 1) if shape[-1] == 3 else picture
+    np.testing.assert_allclose(seen, np.stack([expected, expected]) / 255, rtol=1e-6)
+    job = api.prepare("dqn", Screen)
+    agent = job.spec.make(spaces, dict(job.spec.hyper))
+    values = jax.eval_shape(lambda key: agent.values(key, agent.init(key), picture), jax.random.key(0))
+    assert values.shape == (2,)
 
 
 def test_a_reward_that_is_not_finite_stops_training_with_a_sentence():

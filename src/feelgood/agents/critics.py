@@ -44,7 +44,7 @@ def on_codes(
 
 def is_nature(spaces: Spaces, options: Options) -> bool:
     """Whether the options choose the network of Mnih et al. (2015); "auto" takes an mlp for images below 36 pixels."""
-    is_image = len(spaces.observation_shape) == 3 and max(spaces.observation_shape) >= 36
+    is_image = len(spaces.observation_shape) == 3 and sorted(spaces.observation_shape)[1] >= 36
     return options.network == "nature" or (options.network == "auto" and is_image)
 
 

@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 from feelgood.checks import check_choice, check_count, check_fraction, check_kind, check_positive
 from feelgood.envs.base import Environment, check_environment, observation_bound
 from feelgood.envs.gym import GymEnv
+from feelgood.envs.images import image_decoder
 from feelgood.envs.priority import in_background
 from feelgood.envs.rules import check_playable
 from feelgood.signals import SECONDS_TO_STOP, SIGNALS
@@ -217,6 +218,7 @@ def vector_environment(make: Callable[[int, bool], VectorEnv], name: str = "cust
     """An external environment from your own `make(num_envs, training) -> gymnasium.vector.VectorEnv`.
 
     Observations may be of any space of fixed size. Other spaces than boxes are flattened, integers to one-hot codes.
+    Images are scaled, and agents see their channels first; see `feelgood.envs.images`.
 
     Raises:
       ValueError: if actions are not discrete, or the environments do not reset themselves in the step after their end.
@@ -249,13 +251,15 @@ def vector_environment(make: Callable[[int, bool], VectorEnv], name: str = "cust
             raise ValueError(f"observations of env {name!r} must be of fixed size, got {space}")
         narrow = {"float64": np.float32, "int64": np.int32}  # the dtypes of JAX
         dtype = np.dtype(narrow.get(str(space.dtype), space.dtype))
+        decode = image_decoder(space)
         return ExternalEnvironment(
             name,
             flat,
             tuple(space.shape),
             dtype,
             _num_actions(example),
-            observation_bound=observation_bound(space.low, space.high),
+            decode=decode or _identity,
+            observation_bound=1.0 if decode else observation_bound(space.low, space.high),
             time_limit=_time_limit(example),
         )
     finally:

@@ -23,8 +23,9 @@ def policy_of(agent: AgentState) -> AgentState:
 
 def spaces_of(environment: ExternalEnvironment) -> Spaces:
     """The spaces for which an agent is made."""
-    shape, bound = environment.observation_shape, environment.observation_bound
-    return Spaces(shape, environment.num_actions, environment.decode, bound=bound)
+    stored = jax.ShapeDtypeStruct(environment.observation_shape, environment.frame_dtype)
+    shape = jax.eval_shape(environment.decode, stored).shape
+    return Spaces(shape, environment.num_actions, environment.decode, bound=environment.observation_bound)
 
 
 class Acting(NamedTuple):

@@ -169,16 +169,21 @@ def test_a_fresh_member_is_its_prior_times_the_scale():
     assert np.ptp(np.asarray(values[0.1])[:, 0]) > 0
 
 
-def test_without_any_reward_every_other_member_acts_at_random_until_there_is_one():
-    plain = Agent(
-        init=lambda key: AgentState(None, None, None),
+def idle(action, frozen=None):
+    """An agent that always takes one action and learns nothing."""
+    return Agent(
+        init=lambda key: AgentState(None, frozen, None),
         begin=lambda key: jnp.zeros((), jnp.int32),
-        explore=lambda key, state, context, observation, progress: jnp.int32(3),
-        exploit=lambda key, state, context, observation: jnp.int32(3),
+        explore=lambda key, state, context, observation, progress: jnp.int32(action),
+        exploit=lambda key, state, context, observation: jnp.int32(action),
         look_ahead=lambda key, state, batch: None,
         update=lambda key, state, batch, num_data, next_values: (state, None),
         sync=lambda state: state,
     )
+
+
+def test_without_any_reward_every_other_member_acts_at_random_until_there_is_one():
+    plain = idle(action=3)
     agent, keys = restless(plain, num_actions=4, patience=2), jax.random.split(jax.random.key(0), 400)
     learn = lambda state, returns: agent.update(None, state, batch(return_=jnp.asarray(returns)), 10, None)[0]
     act = lambda state, context: np.asarray(jax.vmap(lambda key: agent.explore(key, state, context, None, 0.0))(keys))
@@ -248,15 +253,7 @@ def test_values_are_the_same_whatever_the_unit_of_large_rewards():
 def test_bounds_of_observations_shrink_by_powers_of_sixteen_to_what_was_seen_and_grow_again():
     declared = np.array([255.0, 1.0, np.inf, 7.0, 1000.0], np.float32)
     model = networks.scaled(networks.mlp(jax.random.key(0), 5, (), 2), declared, (5,))
-    plain = Agent(
-        init=lambda key: AgentState(None, networks.partition(model)[1], None),
-        begin=lambda key: jnp.zeros((), jnp.int32),
-        explore=lambda key, state, context, observation, progress: jnp.int32(0),
-        exploit=lambda key, state, context, observation: jnp.int32(0),
-        look_ahead=lambda key, state, batch: None,
-        update=lambda key, state, batch, num_data, next_values: (state, None),
-        sync=lambda state: state,
-    )
+    plain = idle(action=0, frozen=networks.partition(model)[1])
     agent = fitted_bounds(plain, declared, lambda code: code / 2)
     state = agent.init(jax.random.key(0))
     for decoded, expected in (

@@ -433,9 +433,9 @@ def test_a_preset_is_that_of_the_atari_study():
     pytest.importorskip("ale_py")
     with pytest.raises(ValueError, match=r"preset must be one of .*, got 'sprase'; did you mean 'sparse'\?"):
         api.prepare("dqn", "atari:freeway", preset="sprase")
-    for name in ATARI:
+    for name in (None, *ATARI):
         job = api.prepare("fg_ulmcdqn", "atari:freeway", preset=name)
-        (run, *_) = runs_of(AtariStudy(name, agents=("fg_ulmcdqn",)))
+        (run, *_) = runs_of(AtariStudy(name or "prioritized", agents=("fg_ulmcdqn",)))
         study = study_settings(run)
         assert (job.spec.hyper, job.config, job.spec.options) == (study.hyper, study.config, study.options)
         assert job.origin.settings == run.env_settings

@@ -15,9 +15,9 @@
   Prioritized DQN come from other code and another protocol.
 - Hyper-parameters are the same for all games (`feelgood.agents.ZOO`), not the best of a sweep for each game.
 
-`scaled` is the recommended protocol: the same with pixels divided by 255, hyper-parameters for this scale, and networks
-whose biases start at 0. `prioritized` is a candidate for one protocol that also learns rare rewards: `scaled` with
-prioritised replay and the bounded form of the samplers. `sparse` is for games with rare rewards such as Venture: the
+`prioritized` is the recommended protocol and the default: `scaled` with prioritised replay, for every agent, and the
+bounded form of the samplers. `scaled` is the paper's protocol with pixels divided by 255, hyper-parameters for this
+scale, and networks whose biases start at 0. `sparse` was the protocol for rare rewards before `prioritized`: the
 corrected form of the samplers, pixels divided by 16, and draws that act for 500 steps. `dopamine` is `scaled` with
 sticky actions of probability 0.25 and episodes that end with the game instead of a life.
 """
@@ -79,3 +79,6 @@ ATARI: Mapping[str, Mapping[str, Any]] = {
     "dopamine": changed(SCALED, env_settings={"sticky": 0.25, "life_loss": False}),
 }
 """The protocols by name."""
+
+DEFAULT = "prioritized"
+"""The name of the protocol of a run that names none."""

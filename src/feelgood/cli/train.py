@@ -70,8 +70,8 @@ class TrainOptions:
     """Agent options, as in double=true prioritized=true form=corrected critic=quantile; the names are those of
     `feelgood.agents.Options`."""
     preset: Preset = "auto"
-    """Protocol of an Atari game: auto for scaled; prioritized if rewards are rare; see `feelgood.protocols`. Options
-    of the box below replace its settings one by one."""
+    """Protocol of an Atari game, see `feelgood.protocols`: auto for prioritized. Options of the box below replace its
+    settings one by one."""
     output: Path = Path("runs/train")
     """Folder for curves, policy, checkpoints and manifest; unfinished training there is continued."""
     tensorboard: bool = grouped("logging", False)

@@ -1,5 +1,6 @@
 """Networks: initialisation, forward passes by hand, noise, images, distributions, ensembles, priors, what is learnt."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -99,6 +100,19 @@ def test_no_hidden_layer_gives_a_linear_model():
     model = mlp(KEY, 3, [], 2)
     x = jnp.arange(3.0)
     np.testing.assert_allclose(model(x), x @ model.layers[0].weight + model.layers[0].bias)
+
+
+def test_a_small_first_layer_of_normalised_layers_gives_the_same_values_with_a_gradient_in_inverse_proportion():
+    def values_and_gradient(scale):
+        model = normalized_mlp(jax.random.key(0), 6, (8, 8), 2, input_scale=scale)
+        model = eqx.tree_at(lambda model: model.layers[-1], model, mlp(KEY, 8, [], 2).layers[0])  # no zeros
+        values = lambda first: eqx.tree_at(lambda model: model.layers[0], model, first)(jnp.eye(6))
+        return values(model.layers[0]), jax.grad(lambda first: jnp.sum(values(first)[:, 0]))(model.layers[0])
+
+    (values, gradient), (same, steeper) = values_and_gradient(1.0), values_and_gradient(0.1)
+    np.testing.assert_allclose(same, values, atol=1e-3)  # 1e-6 in the denominator of the normalisation
+    np.testing.assert_allclose(steeper.weight, 10 * gradient.weight, atol=1e-2 * float(jnp.abs(steeper.weight).max()))
+    assert np.ptp(values) > 1
 
 
 @pytest.mark.parametrize("make", [mlp, noisy_mlp, normalized_mlp])

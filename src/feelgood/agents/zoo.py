@@ -265,7 +265,7 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
         options,
         num_members,
         hyper["prior_scale"],
-        lambda key: networks.normalized_mlp(key, shape, options.hidden, num_actions),
+        lambda key: networks.normalized_mlp(key, shape, options.hidden, num_actions, input_scale=hyper["input_scale"]),
         lambda key: networks.random_prior(key, shape, options.hidden, num_actions),
         is_scaled=True,
     )

@@ -259,18 +259,26 @@ def scaled(model: Any, bound: ArrayLike, observation_shape: Sequence[int]) -> Sc
 
 
 def normalized_mlp(
-    key: PRNGKey, observation_shape: int | Sequence[int], hidden: Sequence[int], num_actions: int
+    key: PRNGKey,
+    observation_shape: int | Sequence[int],
+    hidden: Sequence[int],
+    num_actions: int,
+    *,
+    input_scale: Scalar = 1.0,
 ) -> NormalizedMLP:
     """Builds a perceptron whose hidden layers are normalised over their units; its outputs start at 0.
 
     Hidden layers start as those of `random_prior`. The last layer starts at 0, so that a network with a prior starts as
-    its prior (see `with_prior`).
+    its prior (see `with_prior`). The size of the first layer does not change its normalised outputs, but a step of Adam
+    moves them in inverse proportion to it. So a small `input_scale` makes the features of an input learn faster, which
+    pays for one-hot inputs: each of them is seen rarely, and its weights serve no other.
 
     Args:
       key: randomness of the initial weights.
       observation_shape: shape of one observation, or its length.
       hidden: widths of the hidden layers, at least one.
       num_actions: length of the output.
+      input_scale: factor on the initial weights and biases of the first layer.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -278,8 +286,9 @@ def normalized_mlp(
       [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
     """
     prior = random_prior(key, observation_shape, hidden, num_actions)
-    zero = eqx.tree_at(lambda model: model.layers[-1].weight, prior, replace_fn=jnp.zeros_like)
-    return NormalizedMLP(zero.layers, zero.observation_shape)
+    first, *middle, last = prior.layers
+    first = jax.tree.map(lambda weights: input_scale * weights, first)
+    return NormalizedMLP((first, *middle, jax.tree.map(jnp.zeros_like, last)), prior.observation_shape)
 
 
 def random_prior(

@@ -22,7 +22,7 @@ import pytest
 
 from feelgood.catalogue import KINDS
 from feelgood.checks import check_choice
-from feelgood.cli import COMMANDS
+from feelgood.cli import COMMANDS, home_of
 from feelgood.pairs import read_lists, read_numbers
 from feelgood.studies import STUDIES
 
@@ -187,9 +187,9 @@ def check_rest(command: str, words: list[str]) -> None:
     from feelgood.cli.completion import SHELLS
     from feelgood.report import kinds as charts
 
-    room = importlib.import_module(f"feelgood.cli.{COMMANDS[command].module}")
+    room, function = home_of(command)
     try:
-        chosen = getattr(room, f"{COMMANDS[command].function}_parser")().parse_args(words)
+        chosen = getattr(room, f"{function}_parser")().parse_args(words)
     except SystemExit:  # its help
         return
     if command == "list" and chosen.kind is not None:

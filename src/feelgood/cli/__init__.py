@@ -6,9 +6,9 @@ A command is an entry of `COMMANDS` and a function of its arguments in its own m
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from feelgood import __version__, signals, streams
 from feelgood.checks import check_choice
@@ -17,91 +17,62 @@ __all__ = ["COMMANDS", "Command", "main"]
 
 
 class Command(NamedTuple):
-    """A command: its module in this package, its function there, a one-line summary and an example."""
+    """A command: a one-line summary, an example, and its module and function in this package if not named like it."""
 
-    module: str
-    function: str
     summary: str
     example: str
-
-    def load(self) -> Callable[[Sequence[str]], None]:
-        """Imports the function, which takes the arguments after the command's name."""
-        return getattr(importlib.import_module(f"feelgood.cli.{self.module}"), self.function)
+    module: str = ""
+    function: str = ""
 
 
 COMMANDS = {
-    "run": Command("run", "run", "run a study", "feelgood run nchain --preset quick"),
+    "run": Command("run a study", "feelgood run nchain --preset quick"),
     "sweep": Command(
-        "run",
-        "sweep",
         "search a grid of hyper-parameters and measure the winner on fresh seeds",
         "feelgood sweep --agent dqn --grid step_size=1e-2,1e-3",
+        module="run",
     ),
-    "resume": Command("run", "resume", "continue a stopped study or training run", "feelgood resume runs/nchain"),
+    "resume": Command("continue a stopped study or training run", "feelgood resume runs/nchain", module="run"),
     "train": Command(
-        "train",
-        "train",
         "train agents in Gymnasium environments or Atari games",
         "feelgood train --env CartPole-v1 --agents ensemble_dqn dqn --num-seeds 3 --output runs/cartpole",
     ),
-    "check": Command(
-        "check",
-        "check",
-        "check a Gymnasium environment and name the rule that it breaks",
-        "feelgood check CartPole-v1",
-    ),
+    "check": Command("check a Gymnasium environment and name the rule that it breaks", "feelgood check CartPole-v1"),
     "evaluate": Command(
-        "evaluate",
-        "evaluate",
         "play episodes with trained policies and print their returns",
         "feelgood evaluate runs/cartpole --num-episodes 20",
     ),
     "record": Command(
-        "record",
-        "record",
-        "record an episode of trained policies as a GIF or MP4",
-        "feelgood record runs/cartpole -o game.gif",
+        "record an episode of trained policies as a GIF or MP4", "feelgood record runs/cartpole -o game.gif"
     ),
-    "plot": Command(
-        "plot", "plot", "draw the figures of studies from their tables", "feelgood plot runs/nchain --kind curves"
-    ),
+    "plot": Command("draw the figures of studies from their tables", "feelgood plot runs/nchain --kind curves"),
     "compare": Command(
-        "compare",
-        "compare",
-        "compare runs, or agents of a run, task by task",
-        "feelgood compare runs/nchain:fg_ulmcdqn runs/nchain:dqn",
+        "compare runs, or agents of a run, task by task", "feelgood compare runs/nchain:fg_ulmcdqn runs/nchain:dqn"
     ),
     "report": Command(
-        "report",
-        "report",
-        "write one self-contained HTML page with the results of runs",
-        "feelgood report runs/nchain -o report.html",
+        "write one self-contained HTML page with the results of runs", "feelgood report runs/nchain -o report.html"
     ),
     "list": Command(
-        "listing",
-        "list_names",
         "list agents, samplers, environments, studies, algorithms, mdps and bandits with their papers",
         "feelgood list agents --json",
+        module="listing",
+        function="list_names",
     ),
     "new": Command(
-        "new",
-        "new",
-        "write a commented environment, agent, sampler or study with its test",
-        "feelgood new environment my_maze",
+        "write a commented environment, agent, sampler or study with its test", "feelgood new environment my_maze"
     ),
-    "doctor": Command(
-        "doctor",
-        "doctor",
-        "show installed packages, devices and missing parts",
-        "feelgood doctor",
-    ),
+    "doctor": Command("show installed packages, devices and missing parts", "feelgood doctor"),
     "completion": Command(
-        "completion",
-        "completion",
         "print a shell completion script",
         "feelgood completion bash > ~/.local/share/bash-completion/completions/feelgood",
     ),
 }
+
+
+def home_of(command: str) -> tuple[Any, str]:
+    """The module of a command, imported, and the name of its function, which takes the arguments after the command."""
+    known = COMMANDS[command]
+    return importlib.import_module(f"feelgood.cli.{known.module or command}"), known.function or command
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -141,7 +112,7 @@ def _call(arguments: Sequence[str]) -> None:
             check_choice("command", arguments[0], COMMANDS)
             if "" not in sys.path and os.getcwd() not in sys.path:
                 sys.path.append(os.getcwd())  # for --env module:Name-v0, last so that nothing installed is hidden
-            COMMANDS[arguments[0]].load()(arguments[1:])
+            getattr(*home_of(arguments[0]))(arguments[1:])
         sys.stdout.flush()
     except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

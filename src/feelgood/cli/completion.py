@@ -1,14 +1,13 @@
 """`feelgood completion`: scripts that hold all words themselves, so that pressing Tab starts no Python."""
 
 import dataclasses
-import importlib
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from feelgood.catalogue import KINDS
 from feelgood.checks import check_choice
-from feelgood.cli import COMMANDS
+from feelgood.cli import COMMANDS, home_of
 from feelgood.cli.new import KINDS as SKELETONS
 from feelgood.cli.parsing import parser
 from feelgood.cli.run import study_options
@@ -31,8 +30,7 @@ def completion(arguments: Sequence[str]) -> None:
 
 def flags_of(command: str) -> list[str]:
     """Long options of a command: those of `COMMAND_parser`, or of the dataclass `CommandOptions`, in its module."""
-    module, function = COMMANDS[command].module, COMMANDS[command].function
-    room = importlib.import_module(f"feelgood.cli.{module}")
+    room, function = home_of(command)
     if hasattr(room, f"{function}_parser"):
         actions = getattr(room, f"{function}_parser")()._actions
         return sorted(word for action in actions for word in action.option_strings if word.startswith("--"))

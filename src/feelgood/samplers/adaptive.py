@@ -127,14 +127,6 @@ def adam_langevin(
       normal: the generator of standard normals.
       **settings: the other arguments of `adaptive_bias`.
 
-    Example:
-      >>> import jax, jax.numpy as jnp
-      >>> from feelgood import samplers
-      >>> sampler = samplers.adam_langevin(0.1, bias_factor=0.3)
-      >>> draws, info = samplers.sample(jax.random.key(0), sampler, lambda w: (w**2).sum() / 2, jnp.zeros(3), 1000)
-      >>> draws.shape
-      (1000, 3)
-
     References:
       Ishfaq et al. (2024), "Provable and practical: efficient exploration in RL via Langevin Monte Carlo".
     """

@@ -166,14 +166,6 @@ def preconditioned_adam_langevin(
       epsilon: ε > 0.
       normal: the generator of standard normals.
 
-    Example:
-      >>> import jax, jax.numpy as jnp
-      >>> from feelgood import samplers
-      >>> sampler = samplers.preconditioned_adam_langevin(0.01)
-      >>> draws, info = samplers.sample(jax.random.key(0), sampler, lambda w: (w**2).sum() / 2, jnp.zeros(3), 1000)
-      >>> draws.shape
-      (1000, 3)
-
     References:
       Dwaracherla and Van Roy (2020), "Langevin DQN".
     """

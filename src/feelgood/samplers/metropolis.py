@@ -153,14 +153,6 @@ def hmc(
         fixed length, for problems where no mode can resonate.
       normal: the generator of standard normals.
 
-    Example:
-      >>> import jax, jax.numpy as jnp
-      >>> from feelgood import samplers
-      >>> quartic = lambda w: jnp.sum(w**4) / 4
-      >>> draws, info = samplers.sample(jax.random.key(0), samplers.hmc(0.5, 4), quartic, jnp.zeros(2), 1000)
-      >>> draws.shape, int(info.num_gradients[0])
-      ((1000, 2), 4)
-
     References:
       Neal (2011), "MCMC using Hamiltonian dynamics".
     """

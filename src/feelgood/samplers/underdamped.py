@@ -164,14 +164,6 @@ def underdamped_exact(
       inverse_temperature: β > 0; infinity leaves out the noise.
       normal: the generator of standard normals.
 
-    Example:
-      >>> import jax, jax.numpy as jnp
-      >>> from feelgood import samplers
-      >>> sampler = samplers.underdamped_exact(0.1, friction=2.0)
-      >>> draws, info = samplers.sample(jax.random.key(0), sampler, lambda w: (w**2).sum() / 2, jnp.zeros(3), 1000)
-      >>> draws.shape
-      (1000, 3)
-
     References:
       Eq. `ulmc:exact` of the paper; Cheng et al. (2018), "Underdamped Langevin MCMC: a non-asymptotic analysis".
     """
@@ -231,14 +223,6 @@ def underdamped_splitting(
       inverse_temperature: β > 0; infinity leaves out the noise.
       scheme: "BAOAB" or "OBABO".
       normal: the generator of standard normals.
-
-    Example:
-      >>> import jax, jax.numpy as jnp
-      >>> from feelgood import samplers
-      >>> sampler = samplers.underdamped_splitting(0.5, friction=2.0)
-      >>> draws, info = samplers.sample(jax.random.key(0), sampler, lambda w: (w**2).sum() / 2, jnp.zeros(3), 1000)
-      >>> draws.shape
-      (1000, 3)
 
     References:
       Leimkuhler and Matthews (2013), "Rational construction of stochastic numerical methods for molecular sampling".

@@ -10,6 +10,7 @@ from jax.stages import Wrapped
 from feelgood.agents import Agent, AgentState, Spaces, constant
 from feelgood.envs.external import ExternalEnvironment
 from feelgood.replay.frames import FrameReplay, FrameState, frame_replay
+from feelgood.samplers.base import is_finite
 from feelgood.training.acting import Acting, acting, acting_part, deal, spaces_of
 from feelgood.training.config import ExternalConfig
 from feelgood.training.learning import learn
@@ -122,7 +123,7 @@ def external_steps(
         jax.jit(init),
         jax.jit(act, donate_argnums=3),
         jax.jit(learn_block, donate_argnums=2),
-        jax.jit(_is_finite),
+        jax.jit(lambda state: is_finite(state.sampler.params)),
         in_evaluation,
         replay,
     )
@@ -164,7 +165,3 @@ def _acting_draws(
     policies = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), draws)
     many = lambda x: jnp.tile(x, (num_draws, *[1] * (x.ndim - 1)))
     return draws, policies._replace(frozen=jax.tree.map(many, state.frozen))
-
-
-def _is_finite(state: AgentState) -> Array:
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(state.sampler.params)]))

@@ -16,6 +16,7 @@ from feelgood.agents import Agent, AgentState, Spaces, check_values, constant
 from feelgood.envs import Environment, Step, check_environment
 from feelgood.envs.base import observation_bound
 from feelgood.replay import Replay, ReplayState, Transition, replay
+from feelgood.samplers.base import is_finite
 from feelgood.training.config import FunctionalConfig
 from feelgood.training.learning import learn
 from feelgood.typing import Array, PRNGKey, Scalar
@@ -210,7 +211,6 @@ def _record(config: FunctionalConfig, agent: AgentState, evaluation: Array, bloc
     success = ended & (returns >= config.success_return)
     times = 1 + jnp.arange(config.evaluation_period)
     learns = indices >= config.first_block
-    finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(agent.sampler.params)]
     return Record(
         evaluation=evaluation,
         num_episodes=jnp.sum(ended),
@@ -218,7 +218,7 @@ def _record(config: FunctionalConfig, agent: AgentState, evaluation: Array, bloc
         first_success=jnp.min(jnp.where(success, times, config.evaluation_period)),
         training_return=jnp.sum(jnp.where(ended, returns, 0.0)),
         potential=jnp.sum(jnp.where(learns, blocks.potential, 0.0)) / jnp.sum(learns),
-        is_finite=jnp.all(jnp.stack(finite)),
+        is_finite=is_finite(agent.sampler.params),
     )
 
 

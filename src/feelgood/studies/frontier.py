@@ -14,7 +14,7 @@ from feelgood.checks import check_count, check_names
 from feelgood.studies.cells import Cell, CellOptions, check_budget, one_table
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.nchain.study import GRIDS
-from feelgood.studies.output import write_files
+from feelgood.studies.output import figure_files, write_files
 
 LENGTHS = (25, 50, 100, 150, 200, 300, 500)
 GOOD_SCORE, GOOD_SHARE = 9.0, 0.8
@@ -57,8 +57,7 @@ class FrontierStudy(CellOptions):
 
 FILES = {
     "frontier.csv": "a row per agent, budget and length that was tried, and whether the agent solved it",
-    "frontier.png": "share of good seeds against length",
-    "frontier.pdf": "share of good seeds against length",
+    **figure_files("frontier", "share of good seeds against length"),
 }
 
 

@@ -33,6 +33,11 @@ def write_files(folder: Path, contents: Mapping[str, Any]) -> list[Path]:
     return paths
 
 
+def figure_files(name: str, line: str) -> dict[str, str]:
+    """The two files of a figure with their description, for a study's list of files."""
+    return {f"{name}.{ending}": line for ending in ("png", "pdf")}
+
+
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown."""
     return "".join(f"| {' | '.join(line)} |\n" for line in [head, ["---"] * len(head), *rows])

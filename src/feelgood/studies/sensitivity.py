@@ -9,7 +9,7 @@ from pathlib import Path
 from feelgood.checks import check_count, check_names
 from feelgood.studies.cells import Cell, CellOptions, check_budget, one_table
 from feelgood.studies.engine import Plan, run_plans
-from feelgood.studies.output import write_files
+from feelgood.studies.output import figure_files, write_files
 
 VALUES: dict[str, tuple[float, ...]] = {
     "feel_good_weight": (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
@@ -47,8 +47,7 @@ def points() -> list[tuple[str, float]]:
 
 FILES = {
     "sensitivity.csv": "a row per agent, hyper-parameter and value: scores with 95% confidence intervals over seeds",
-    "sensitivity.png": "score against each hyper-parameter",
-    "sensitivity.pdf": "score against each hyper-parameter",
+    **figure_files("sensitivity", "score against each hyper-parameter"),
 }
 
 

@@ -28,7 +28,7 @@ from feelgood.studies.atari.runs import FRAMES_PER_STEP, Run, plan, run_task, se
 from feelgood.studies.engine import run_plans
 from feelgood.studies.nchain.study import GRIDS
 from feelgood.studies.options import PresetInt, fill_in, grouped
-from feelgood.studies.output import write_files
+from feelgood.studies.output import figure_files, write_files
 from feelgood.studies.seeds import SeedOptions
 
 SMOKE_FRAMES = 1_000_000
@@ -167,10 +167,8 @@ FILES = {
     "summary.md": "both as Markdown tables",
     "sensitivity.csv": "a row per game, agent, parameter and value: scores with 95% confidence intervals over seeds",
     "sensitivity.md": "the same as a Markdown table",
-    "curves.png": "learning curves, a panel for each game",
-    "curves.pdf": "learning curves, a panel for each game",
-    "sensitivity.png": "learning curves and scores for each value",
-    "sensitivity.pdf": "learning curves and scores for each value",
+    **figure_files("curves", "learning curves, a panel for each game"),
+    **figure_files("sensitivity", "learning curves and scores for each value"),
 }
 
 

@@ -22,7 +22,7 @@ from feelgood.studies.bsuite.experiments import EXPERIMENTS, LOGGED, environment
 from feelgood.studies.engine import Plan, Task, run_plans
 from feelgood.studies.nchain.study import GRIDS
 from feelgood.studies.options import PresetInt, fill_in, grouped
-from feelgood.studies.output import write_files
+from feelgood.studies.output import figure_files, write_files
 from feelgood.studies.seeds import SeedOptions
 
 _RUNS_PER_SEED = 100  # the run of id i and seed s has the key of 100·s + i
@@ -73,8 +73,7 @@ FILES = {
     "runs.csv": "a row per agent, id and seed: episodes, returns, and the episode at which a deep sea was solved",
     "scores.csv": "a row per agent and experiment: bsuite's score, and the ids, seeds and episodes that it rests on",
     "scores.md": "the same as a Markdown table",
-    "bsuite.png": "scores of all experiments",
-    "bsuite.pdf": "scores of all experiments",
+    **figure_files("bsuite", "scores of all experiments"),
 }
 
 

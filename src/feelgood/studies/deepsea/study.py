@@ -18,7 +18,7 @@ from feelgood.checks import check_choice, check_count, check_names
 from feelgood.studies.engine import Plan, Task, run_plans
 from feelgood.studies.nchain.study import GRIDS
 from feelgood.studies.options import PresetInt, fill_in
-from feelgood.studies.output import write_files
+from feelgood.studies.output import figure_files, write_files
 from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
 
 BSUITE_SIZES = tuple(range(10, 51, 2))
@@ -75,8 +75,7 @@ FILES = {
     "episodes.csv": "a row per run: episodes until it solved its size, empty if it did not within its budget",
     "summary.csv": "a row per agent and size: runs that solved it, and quartiles of the episodes until then",
     "summary.md": "the same as a Markdown table, with the fitted exponents",
-    "deepsea.png": "median episodes to solve against N, next to published results",
-    "deepsea.pdf": "median episodes to solve against N, next to published results",
+    **figure_files("deepsea", "median episodes to solve against N, next to published results"),
 }
 
 

@@ -18,7 +18,7 @@ from feelgood.checks import check_choice, check_count, check_names
 from feelgood.studies.cells import Cell, CellOptions, check_budget, one_table, read_options, tables_of
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.options import PresetInt, fill_in, grouped
-from feelgood.studies.output import write_files
+from feelgood.studies.output import figure_files, write_files
 from feelgood.studies.seeds import FIRST_TUNING_SEED
 
 # The paper's table `tb:nchain`, widened if its winner was at an edge. The adaptive agents have one temperature: at all
@@ -138,10 +138,8 @@ FILES = {
     "summary.csv": "a row per length and agent: scores with 95% confidence intervals over seeds",
     "summary.md": "the same as a Markdown table",
     "sweep.csv": "every point of the grids with its score on tuning seeds",
-    "curves.png": "learning curves",
-    "curves.pdf": "learning curves",
-    "lengths.png": "score against length",
-    "lengths.pdf": "score against length",
+    **figure_files("curves", "learning curves"),
+    **figure_files("lengths", "score against length"),
 }
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from feelgood.checks import check_count
+from feelgood.studies.output import figure_files, write_files
 
 
 @dataclass(frozen=True)
@@ -29,15 +30,13 @@ class SamplersStudy:
 FILES = {
     "distances.csv": "sliced 2-Wasserstein distance between chains and exact draws, and that between two sets of exact "
     "draws (floor)",
-    "samplers.png": "the posterior, the draws of each sampler and their distances",
-    "samplers.pdf": "the posterior, the draws of each sampler and their distances",
+    **figure_files("samplers", "the posterior, the draws of each sampler and their distances"),
 }
 
 
 def run(study: SamplersStudy, report=print) -> list[Path]:
     """Runs the study, draws the figure and returns the paths of its files."""
     from feelgood.runs import store
-    from feelgood.studies.output import write_files
 
     seeds = {"all": range(study.seed, study.seed + 1)}
     with store.recorded(study.output, "samplers", study, seeds=seeds, files=FILES):

@@ -10,9 +10,9 @@ import pytest
 
 from feelgood.agents import ZOO
 from feelgood.studies.bsuite import study as module
-from feelgood.studies.bsuite.episodes import episodes, have_ended
 from feelgood.studies.bsuite.experiments import EXPERIMENTS, environments
 from feelgood.studies.bsuite.study import BsuiteStudy, batches
+from feelgood.studies.tallies import episodes, have_ended
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from feelgood.envs import DeepSeaState
-from feelgood.studies.deepsea.rule import FIRST_WINDY_CHECK, all_solved, dives
+from feelgood.studies.tallies import FIRST_WINDY_CHECK, all_solved, dives
 
 # Made by bsuite 0.3.6: the good episodes of runs of 1,000, and the episode at which bsuite takes each run as solved.
 BSUITE = json.loads((Path(__file__).parents[2] / "envs" / "bsuite.json").read_text())

@@ -190,8 +190,7 @@ def _run(agent: str, hyper: dict[str, float], batch: Batch, progress: Any, check
     import pandas as pd
 
     from feelgood import agents
-    from feelgood.studies.bsuite.episodes import episodes, have_ended
-    from feelgood.studies.deepsea.rule import FIRST_WINDY_CHECK, all_solved, dives
+    from feelgood.studies.tallies import FIRST_WINDY_CHECK, all_solved, dives, episodes, have_ended
     from feelgood.training import Varied, run_batch, varied_trainer
 
     config, sea = _config(agent, batch), is_sea(batch.experiment)

@@ -167,7 +167,7 @@ def _run(batch: Batch, progress: Any, checkpoint: Path | None):
     import pandas as pd
 
     from feelgood import agents, envs
-    from feelgood.studies.deepsea.rule import FIRST_WINDY_CHECK, all_solved, dives
+    from feelgood.studies.tallies import FIRST_WINDY_CHECK, all_solved, dives
     from feelgood.training import Varied, run_batch, varied_trainer
 
     config, recipe, num_runs = _config(batch), agents.ZOO[batch.agent], len(batch.seeds)

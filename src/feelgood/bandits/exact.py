@@ -239,7 +239,7 @@ def tilted_draw(
     statistics, past = state.statistics, state.past
     weight = weight_at(feel_good, statistics.num_rounds)
     total = lambda theta: feel_good_sum(feel_good, past, theta)
-    tilt = lambda g: statistics.mean + weight * unwhiten(statistics.factor, _solve_lower_all(statistics.factor, g))
+    tilt = lambda g: statistics.mean + weight * unwhiten(statistics.factor, jax.vmap(solve_lower)(statistics.factor, g))
     gradient = total(tilt(total(statistics.mean)[1]))[1]
     centre = tilt(gradient)
     scale = jnp.sqrt(jnp.asarray(temperature, jnp.float32))
@@ -250,10 +250,6 @@ def tilted_draw(
     scores = weight * (jax.vmap(total)(candidates)[0] - linear_part) / temperature
     pick = jax.random.categorical(key_pick, scores)
     return candidates[pick], z[pick]
-
-
-def _solve_lower_all(factor: Array, right: Array) -> Array:
-    return jax.vmap(solve_lower)(factor, right)
 
 
 def feature_shape(model: Model, common_context: bool | None) -> tuple[int, int]:

@@ -68,16 +68,20 @@ def remember(key: PRNGKey, past: Past, context: Context) -> Past:
     return Past(jnp.where(here, context.features[:, :, None], past.features), past.num_seen + 1)
 
 
+def credit_and_slope(settings: FeelGood, best: Array) -> tuple[Array, Array]:
+    """The credit of the largest value u of a context, min(b, u) or its smooth form, and its derivative."""
+    if settings.smoothness is None:
+        return jnp.minimum(best, settings.bound), (best < settings.bound).astype(best.dtype)
+    excess = settings.smoothness * (best - settings.bound)
+    return best - jax.nn.softplus(excess) / settings.smoothness, jax.nn.sigmoid(-excess)
+
+
 def feel_good_sum(settings: FeelGood, past: Past, theta: Array) -> tuple[Array, Array]:
     """An unbiased estimate of F(θ) = Σ_s min(b, max_a f_θ(x_s, a)) over all contexts seen, and its gradient, (G, k)."""
     num_groups, capacity = theta.shape[0], past.features.shape[-1]
     scores = sum(theta[:, i, None] * past.features[:, i] for i in range(theta.shape[1]))  # (A, n)
     best = jnp.max(scores, 0)
-    if settings.smoothness is None:
-        credit, slope = jnp.minimum(best, settings.bound), (best < settings.bound).astype(best.dtype)
-    else:
-        excess = settings.smoothness * (best - settings.bound)
-        credit, slope = best - jax.nn.softplus(excess) / settings.smoothness, jax.nn.sigmoid(-excess)
+    credit, slope = credit_and_slope(settings, best)
     kept = jnp.minimum(past.num_seen, capacity)
     scale = past.num_seen / jnp.maximum(kept, 1) * (jnp.arange(capacity) < kept)
     leads = (scores == best[None]) * (scale * slope)[None]  # a tie has probability zero

@@ -13,7 +13,7 @@ import optax
 from feelgood import samplers
 from feelgood.algebra import cholesky, solve_lower, solve_lower_transposed
 from feelgood.bandits.base import Algorithm, Context, Model, best_arm
-from feelgood.bandits.feel_good import FeelGood, weight_at
+from feelgood.bandits.feel_good import FeelGood, credit_and_slope, weight_at
 from feelgood.bandits.perceptron import (
     Memory,
     Training,
@@ -273,11 +273,7 @@ def neural_langevin(
             return jnp.mean((apply_net(net, played(model, features, actions)) - rewards) ** 2) + ridge
         values = arm_values(model, net, features)
         errors = jnp.take_along_axis(values, actions[:, None], 1)[:, 0] - rewards
-        best = jnp.max(values, -1)
-        if feel_good.smoothness is None:
-            credit = jnp.minimum(best, feel_good.bound)
-        else:
-            credit = best - jax.nn.softplus(feel_good.smoothness * (best - feel_good.bound)) / feel_good.smoothness
+        credit, _ = credit_and_slope(feel_good, jnp.max(values, -1))
         return jnp.mean(errors**2) + ridge - weight_at(feel_good, num_seen) * jnp.mean(credit)
 
     def init(key: PRNGKey) -> tuple[SamplerState, Memory]:

@@ -1,7 +1,6 @@
 """Tables of the bandits study for people."""
 
 from collections.abc import Mapping
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -29,28 +28,26 @@ def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
 def _curves(table: pd.DataFrame) -> str:
     ends = final(table)
     problems = list(ends["problem"].unique())
-    cells = {(row.problem, row.algorithm): f"{row.mean:.1f} ± {row.half:.1f}" for row in _rows(ends)}
+    cells = {(row.problem, row.algorithm): f"{row.mean:.1f} ± {row.half:.1f}" for row in ends.itertuples()}
     # Best mean rank over problems first, as each problem has its own scale.
     ranks = ends.groupby("problem")["mean"].rank(pct=True).groupby(ends["algorithm"]).mean().sort_values(kind="stable")
     rows = [[label(str(name)), *(cells.get((problem, name), "–") for problem in problems)] for name in ranks.index]
     rounds, seeds = table["round"].max(), table["seed"].nunique()
     head = f"Mean regret after {rounds:,} rounds, {seeds} fresh seeds, ± 1.96 standard errors (a 95% interval):"
-    settings = [[row.problem, label(row.algorithm), row.setting] for row in _rows(ends) if row.setting]
+    settings = [[row.problem, label(row.algorithm), row.setting] for row in ends.itertuples() if row.setting]
     tuned = markdown_table(["problem", "algorithm", "chosen on tuning seeds"], settings)
     return f"{head}\n\n{markdown_table(['algorithm', *problems], rows)}\n{tuned}"
-
-
-def _rows(table: pd.DataFrame):
-    for row in table.to_dict("records"):
-        yield SimpleNamespace(**{str(key): value for key, value in row.items()})
 
 
 def _weights(table: pd.DataFrame) -> str:
     groups = table.groupby(["draws", "temperature", "decay", "weight"], sort=False)["regret"]
     ends = groups.agg(["mean", "std", "count"]).reset_index()
-    ends["text"] = [f"{row.mean:.1f} ± {1.96 * row.std / np.sqrt(row.count):.1f}" for row in _rows(ends)]
+    ends["text"] = [f"{row.mean:.1f} ± {1.96 * row.std / np.sqrt(row.count):.1f}" for row in ends.itertuples()]
     groups = ends.groupby(["draws", "temperature", "decay"], sort=False)
-    rows = [[*map(str, index), ", ".join(f"{row.weight:g}: {row.text}" for row in _rows(own))] for index, own in groups]
+    rows = [
+        [*map(str, index), ", ".join(f"{row.weight:g}: {row.text}" for row in own.itertuples())]
+        for index, own in groups
+    ]
     head = f"Mean regret after {table['rounds'].max():,} rounds against the feel-good weight λ·(1 + t)^−p:"
     return f"{head}\n\n{markdown_table(['draws', 'temperature', 'p', 'λ: regret'], rows)}"
 

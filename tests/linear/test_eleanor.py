@@ -168,7 +168,7 @@ def test_it_opens_the_lock_and_without_a_radius_does_not():
 
 
 def test_the_theory_radius_by_hand():
-    assert eleanor_radius(2, 3, 5, failure=0.1, constant=2.0) == pytest.approx(6 * math.sqrt(2 * 6.39693), rel=1e-5)
+    assert eleanor_radius(2, 3, 5, failure=0.1) == pytest.approx(3 * math.sqrt(2 * 6.39693), rel=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -145,15 +145,12 @@ def test_opt_rlsvi_without_noise_is_the_recursion_in_numpy(small):
     assert min(*shares, 1 - sum(shares)) > 0.05  # all three cases occur
 
 
-def test_opt_rlsvi_truncates_only_if_requested(flat):
+def test_opt_rlsvi_does_not_truncate(flat):
     mdp, _, data = flat
-    values = lambda clip: (
-        draws(ls.opt_rlsvi(mdp.features, 1, noise_scale=3.0, lower=5.0, upper=math.inf, clip=clip), data, 64).values
-    )
-    free, clipped = values(False), values(True)
+    learner = ls.opt_rlsvi(mdp.features, 1, noise_scale=3.0, lower=5.0, upper=math.inf)
+    free = draws(learner, data, 64).values
     assert free.min() < 0
     assert free.max() > 1
-    np.testing.assert_allclose(clipped, jnp.clip(free, 0, 1), atol=1e-6)
 
 
 def test_perturbed_values_have_the_law_of_regressions_on_perturbed_rewards(flat):
@@ -207,7 +204,7 @@ def test_lmc_lsvi_settles_at_its_gaussian(flat):
 
 
 def test_theory_constants_by_hand():
-    assert ls.lsvi_ucb_bonus(2, 3, 5, failure=0.1, constant=0.5) == pytest.approx(3 * math.sqrt(6.39693), rel=1e-5)
+    assert ls.lsvi_ucb_bonus(2, 3, 5, failure=0.1) == pytest.approx(6 * math.sqrt(6.39693), rel=1e-5)
     sigma, lower, upper = ls.opt_rlsvi_constants(2, 4, 10, failure=0.1)
     assert sigma == pytest.approx(2 * 8 * math.sqrt(math.log(1600)), rel=1e-6)
     assert upper == pytest.approx(1 / (16 * math.sqrt(2) * math.log(1600)), rel=1e-6)

@@ -188,13 +188,6 @@ def test_runs_without_a_finite_score_are_nan_and_are_left_out():
     assert statistics.diverged(curves([[1.0, 4.0, 6.0]])) == ""
 
 
-def test_another_column_can_be_the_score():
-    table = curves([[0.0, 2.0]]).assign(normalised=[0, 0.5])
-    assert final_scores(table, score="normalised")["score"].tolist() == [0.5]
-    with pytest.raises(ValueError, match="did you mean 'normalised'"):
-        final_scores(table, score="normalized")
-
-
 def test_two_rows_for_one_run_and_time_are_refused():
     with pytest.raises(ValueError, match="got two of a on N = 5, seed 0, at step 1000"):
         final_scores(pd.concat([curves([[1.0, 2.0]], length=5), curves([[1.0, 2.0]], length=5)[1:]], ignore_index=True))

@@ -136,8 +136,6 @@ def eleanor(
     return Learner(lambda: jnp.zeros((horizon, d), features.dtype), plan)
 
 
-def eleanor_radius(
-    dimension: int, horizon: int, num_episodes: int, failure: float = 0.01, constant: float = 1.0
-) -> float:
-    """√α = c·H·√(d·ln(2dT/p)); Zanette et al. (2020) give Õ(√d) for returns in [0, 1], hence the factor H here."""
-    return lsvi_phe_noise(dimension, horizon, num_episodes, failure, constant)
+def eleanor_radius(dimension: int, horizon: int, num_episodes: int, failure: float = 0.01) -> float:
+    """√α = H·√(d·ln(2dT/p)); Zanette et al. (2020) give Õ(√d) for returns in [0, 1], hence the factor H here."""
+    return lsvi_phe_noise(dimension, horizon, num_episodes, failure)

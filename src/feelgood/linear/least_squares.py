@@ -20,6 +20,7 @@ from feelgood.checks import check_count, check_non_negative, check_positive
 from feelgood.linear import schemes
 from feelgood.linear.ase import lsvi_ase
 from feelgood.linear.learning import Data, Learner, Plan, clip_values
+from feelgood.linear.theory.regret import check_sizes
 from feelgood.typing import Array, PRNGKey, Scalar
 
 
@@ -135,12 +136,9 @@ def lsvi_ucb(features: Array, horizon: int, *, bonus: Scalar, ridge: Scalar = 1.
     return _learner(features, horizon, ridge, lambda key, model: bonus * model.widths)
 
 
-def lsvi_ucb_bonus(
-    dimension: int, horizon: int, num_episodes: int, failure: float = 0.01, constant: float = 1.0
-) -> float:
-    """β = c·dH·√(ln(2dT/p)), T = HK, with which Jin et al. (2020) bound the regret with probability 1 − p."""
-    _check_theory(dimension, horizon, num_episodes, failure, constant)
-    return constant * dimension * horizon * math.sqrt(math.log(2 * dimension * horizon * num_episodes / failure))
+def lsvi_ucb_bonus(dimension: int, horizon: int, num_episodes: int, failure: float = 0.01) -> float:
+    """β = dH·√(ln(2dT/p)), T = HK, with which Jin et al. (2020) bound the regret with probability 1 − p."""
+    return dimension * horizon * math.sqrt(_iota(dimension, horizon, num_episodes, failure))
 
 
 def opt_rlsvi(
@@ -151,7 +149,6 @@ def opt_rlsvi(
     lower: Scalar,
     upper: Scalar,
     ridge: Scalar = 1.0,
-    clip: bool = False,
 ) -> Learner:
     r"""OPT-RLSVI: one random perturbation per stage, and the largest possible value where data are scarce.
 
@@ -167,7 +164,6 @@ def opt_rlsvi(
       lower: α_L > 0, width up to which the regression is trusted.
       upper: α_U > α_L, width from which it is not; infinity makes it RLSVI, without the default.
       ridge: ρ > 0.
-      clip: whether to truncate all values to [0, H − h], which the paper does not.
 
     References:
       Zanette, Brandfonbrener, Brunskill, Pirotta and Lazaric (2020), "Frequentist regret bounds for randomized
@@ -185,7 +181,6 @@ def opt_rlsvi(
 
     def truncate(q: Array, widths: Array, stages_left: Array) -> Array:
         scarce = jnp.clip((widths - lower) / (upper - lower), 0, 1)
-        q = clip_values(q, stages_left) if clip else q
         return (1 - scarce) * q + scarce * stages_left
 
     return _learner(features, horizon, ridge, explore, truncate)
@@ -199,16 +194,13 @@ class OptRLSVIConstants(NamedTuple):
     upper: float
 
 
-def opt_rlsvi_constants(
-    dimension: int, horizon: int, num_episodes: int, failure: float = 0.01, constant: float = 1.0
-) -> OptRLSVIConstants:
-    """σ = c·dH^{3/2}·√ι, α_U = 1/(σ√(d ι)), α_L = α_U/2 with ι = ln(2dT/p).
+def opt_rlsvi_constants(dimension: int, horizon: int, num_episodes: int, failure: float = 0.01) -> OptRLSVIConstants:
+    """σ = dH^{3/2}·√ι, α_U = 1/(σ√(d ι)), α_L = α_U/2 with ι = ln(2dT/p).
 
     The paper gives these up to logarithms, σ = Õ(dH^{3/2}) and α_U = 1/Õ(σ√d); the logarithm here is LSVI-UCB's.
     """
-    _check_theory(dimension, horizon, num_episodes, failure, constant)
-    iota = math.log(2 * dimension * horizon * num_episodes / failure)
-    sigma = constant * dimension * horizon**1.5 * math.sqrt(iota)
+    iota = _iota(dimension, horizon, num_episodes, failure)
+    sigma = dimension * horizon**1.5 * math.sqrt(iota)
     upper = 1 / (sigma * math.sqrt(dimension * iota))
     return OptRLSVIConstants(sigma, upper / 2, upper)
 
@@ -242,17 +234,14 @@ def lsvi_phe(features: Array, horizon: int, *, noise_scale: Scalar, num_samples:
     return _learner(features, horizon, ridge, explore)
 
 
-def lsvi_phe_noise(
-    dimension: int, horizon: int, num_episodes: int, failure: float = 0.01, constant: float = 1.0
-) -> float:
-    """σ = c·H·√(d·ln(2dT/p)); Ishfaq et al. (2021) give Õ(H√d), the logarithm here is LSVI-UCB's."""
-    _check_theory(dimension, horizon, num_episodes, failure, constant)
-    return constant * horizon * math.sqrt(dimension * math.log(2 * dimension * horizon * num_episodes / failure))
+def lsvi_phe_noise(dimension: int, horizon: int, num_episodes: int, failure: float = 0.01) -> float:
+    """σ = H·√(d·ln(2dT/p)); Ishfaq et al. (2021) give Õ(H√d), the logarithm here is LSVI-UCB's."""
+    return horizon * math.sqrt(dimension * _iota(dimension, horizon, num_episodes, failure))
 
 
 def lsvi_phe_samples(dimension: int, failure: float = 0.01) -> int:
     """M = d·ln(δ/9) / ln Φ(1), Φ the standard normal distribution function, rounded up."""
-    _check_theory(dimension, 1, 1, failure, 1.0)
+    _iota(dimension, 1, 1, failure)  # checks both
     return math.ceil(dimension * math.log(failure / 9) / math.log(0.5 + math.erf(math.sqrt(0.5)) / 2))
 
 
@@ -295,18 +284,15 @@ def lmc_lsvi(
     )
 
 
-def lmc_lsvi_temperature(
-    dimension: int, horizon: int, num_episodes: int, failure: float = 0.01, constant: float = 1.0
-) -> float:
-    """β with 1/√β = c·H·√(d·ln(2dT/p)); Ishfaq et al. (2024) give Õ(H√d), the logarithm here is LSVI-UCB's."""
-    return lsvi_phe_noise(dimension, horizon, num_episodes, failure, constant) ** -2
+def lmc_lsvi_temperature(dimension: int, horizon: int, num_episodes: int, failure: float = 0.01) -> float:
+    """β with 1/√β = H·√(d·ln(2dT/p)); Ishfaq et al. (2024) give Õ(H√d), the logarithm here is LSVI-UCB's."""
+    return lsvi_phe_noise(dimension, horizon, num_episodes, failure) ** -2
 
 
-def _check_theory(dimension: int, horizon: int, num_episodes: int, failure: float, constant: float) -> None:
-    check_count("dimension", dimension)
-    check_count("horizon", horizon)
-    check_count("num_episodes", num_episodes)
+def _iota(dimension: int, horizon: int, num_episodes: int, failure: float) -> float:
+    """ι = ln(2dT/p), T = HK."""
+    check_sizes(dimension, horizon, num_episodes)
     check_positive("failure", failure)
     if failure >= 1:
         raise ValueError(f"failure must be a probability below 1, got {failure}")
-    check_positive("constant", constant)
+    return math.log(2 * dimension * horizon * num_episodes / failure)

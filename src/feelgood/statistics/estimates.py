@@ -129,7 +129,7 @@ def diverged(curves: pd.DataFrame) -> str:
     return ", ".join(f"{lost} of {runs} of {agent}" for agent, lost, runs in by_agent.itertuples() if lost)
 
 
-def final_scores(curves: pd.DataFrame, last: int = 10, score: str | None = None) -> pd.DataFrame:
+def final_scores(curves: pd.DataFrame, last: int = 10) -> pd.DataFrame:
     """One row per run, with columns agent, task, seed, score.
 
     The score is the mean of a run's last evaluations, without the one before training; for cumulative regret it is the
@@ -138,13 +138,9 @@ def final_scores(curves: pd.DataFrame, last: int = 10, score: str | None = None)
     Args:
       curves: a table with a row per run and evaluation, see `layout`.
       last: number of evaluations to average.
-      score: column to use instead of the one that `layout` finds, such as a normalised return.
     """
     check_count("last", last)
     columns = layout(curves)
-    if score is not None:
-        check_choice("score", score, curves.columns)
-        columns = columns._replace(score=score)
     table = _plain(curves, columns)
     # Agents and tasks in order of appearance; lengths ascending.
     rising = curves["length"].rank(method="dense") if "length" in columns.tasks else 0

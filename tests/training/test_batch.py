@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from compiled import compiled_once
 from feelgood import envs
 from feelgood.agents import Options, make_agent
 from feelgood.training import (
@@ -74,8 +75,12 @@ ARGUMENTS = build()
 NUM_CHUNKS = ARGUMENTS[1]
 
 
+COMPILED = {}
+
+
 def run(**settings):
-    return run_batch(*ARGUMENTS, label="batch", **settings)
+    with compiled_once(COMPILED):
+        return run_batch(*ARGUMENTS, label="batch", **settings)
 
 
 class Stop(Exception):
@@ -115,7 +120,7 @@ def script(tmp_path):
     path.write_text(SCRIPT)
 
     def start(checkpoint="", output="curves.npz", flags=""):
-        environment = {**os.environ, "XLA_FLAGS": flags}
+        environment = {**os.environ, "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}"}
         words = [sys.executable, "-u", str(path), str(checkpoint), str(tmp_path / output)]
         return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from compiled import compiled_once
 from feelgood.studies.deepsea import study as module
 from feelgood.studies.deepsea import tables
 from feelgood.studies.deepsea.charts import PUBLISHED, deepsea
@@ -54,7 +55,8 @@ def watched(monkeypatch):
 
     real = batch.run_batch
     monkeypatch.setattr("feelgood.training.run_batch", run_batch)
-    return seen
+    with compiled_once({}):  # a test has one sea
+        yield seen
 
 
 def test_a_small_sea_is_solved_and_the_batch_ends_then(watched, tmp_path):

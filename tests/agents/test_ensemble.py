@@ -43,13 +43,13 @@ def test_a_random_prior_has_unit_variance_and_independent_values_on_one_hot_inpu
     for size in (10, 100):
         inputs = networks.OneHot(jnp.arange(2))
         draw = lambda key, size=size, inputs=inputs: networks.random_prior(key, size, (50, 50), 1)(inputs)[:, 0]
-        values = np.asarray(jax.vmap(draw)(jax.random.split(jax.random.key(0), 2000)))  # (draws, inputs)
+        values = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), 2000)))  # (draws, inputs)
         # The standard error of a variance of 2,000 normals is √(2/2000) = 0.03, of a correlation 0.02. The first
         # layer's biases are the same for both inputs: 0.3²/(1 + 0.3²) = 0.08 of their variance.
         np.testing.assert_allclose(values.var(0), 1, atol=0.15)
         assert abs(np.corrcoef(values.T)[0, 1]) < 0.08 + 4 * 0.02
     plain = lambda key: networks.mlp(key, 2500, (50, 50), 1)(networks.OneHot(jnp.arange(2)))[:, 0]
-    alike = np.asarray(jax.vmap(plain)(jax.random.split(jax.random.key(0), 50)))
+    alike = np.asarray(jax.jit(jax.vmap(plain))(jax.random.split(jax.random.key(0), 50)))
     assert np.corrcoef(alike.T)[0, 1] > 0.9  # the fault that it mends
 
 
@@ -237,17 +237,21 @@ def test_returns_are_scaled_into_their_bounds_and_small_ones_are_left_alone():
 
 
 def test_values_are_the_same_whatever_the_unit_of_large_rewards():
-    spaces, values = Spaces((3,), 2), {}
     observations = {name: jnp.eye(3)[:2] for name in ("observation", "next_observation", "first_observation")}
     data = batch(return_=jnp.array([1.0, -0.5]), bootstrap_discount=jnp.full(2, 0.9), **observations)
-    for unit in (1.0, 64.0):
-        agent = make_agent("ensemble_dqn", spaces, {}, Options(hidden=(8,), num_members=3))
-        state = agent.init(jax.random.key(0))
-        for key in jax.random.split(jax.random.key(1), 3):
-            scaled = data._replace(return_=unit * data.return_)
-            state, _ = agent.update(key, state, scaled, 10, agent.look_ahead(key, state, scaled))
-        values[unit] = agent.values(key, state, jnp.ones(3))
-    np.testing.assert_array_equal(values[1.0], values[64.0])
+    agent = make_agent("ensemble_dqn", Spaces((3,), 2), {}, Options(hidden=(8,), num_members=3))
+
+    @jax.jit
+    def values(unit):
+        scaled = data._replace(return_=unit * data.return_)
+
+        def update(state, key):
+            return agent.update(key, state, scaled, 10, agent.look_ahead(key, state, scaled))[0], None
+
+        state, _ = jax.lax.scan(update, agent.init(jax.random.key(0)), jax.random.split(jax.random.key(1), 3))
+        return agent.values(jax.random.key(2), state, jnp.ones(3))
+
+    np.testing.assert_array_equal(values(1.0), values(64.0))
 
 
 def test_bounds_of_observations_shrink_by_powers_of_sixteen_to_what_was_seen_and_grow_again():
@@ -272,10 +276,13 @@ def test_values_are_the_same_whatever_loose_bound_an_observation_has():
     for bound in (1.0, 256.0):
         spaces = Spaces((3,), 2, bound=np.full(3, bound))
         agent = make_agent("ensemble_dqn", spaces, {}, Options(hidden=(8,), num_members=3))
-        state, key = agent.init(jax.random.key(0)), jax.random.key(1)
-        before = agent.values(key, state, observations[0])
-        state, _ = agent.update(key, state, data, 10, agent.look_ahead(key, state, data))
-        values[bound] = before, agent.values(key, state, observations[0])
+
+        def before_and_after(key, agent=agent):
+            state = agent.init(jax.random.key(0))
+            moved, _ = agent.update(key, state, data, 10, agent.look_ahead(key, state, data))
+            return [agent.values(key, each, observations[0]) for each in (state, moved)]
+
+        values[bound] = jax.jit(before_and_after)(jax.random.key(1))
     assert np.abs(values[1.0][0] - values[256.0][0]).max() > 0.1
     np.testing.assert_array_equal(values[1.0][1], values[256.0][1])
 

@@ -50,7 +50,7 @@ class PolyaGammaState(NamedTuple):
 
 
 def polya_gamma_ts(
-    model: Model, *, prior_precision: Scalar = 1.0, temperature: Scalar = 1.0, window: int = 512, num_sweeps: int = 1
+    model: Model, *, prior_precision: Scalar = 1.0, temperature: Scalar = 1.0, window: int = 512
 ) -> Algorithm:
     r"""Thompson sampling with Pólya–Gamma Gibbs draws; parameters are shared by all arms.
 
@@ -62,9 +62,8 @@ def polya_gamma_ts(
     Args:
       model: shape of the parameters, shared.
       prior_precision: ρ.
-      temperature: T, a factor on the variance of the last draw of θ.
+      temperature: T, a factor on the variance of θ.
       window: n, rewards that are treated exactly.
-      num_sweeps: Gibbs sweeps a round.
 
     References:
       Polson, Scott and Windle (2013), "Bayesian inference for logistic models using Pólya–Gamma latent variables".
@@ -73,7 +72,6 @@ def polya_gamma_ts(
     if not model.shared:
         raise ValueError("polya_gamma_ts needs a model with shared parameters, got one with parameters for each arm")
     check_count("window", window)
-    check_count("num_sweeps", num_sweeps)
     check_positive("temperature", temperature)
     init_settled, learn_settled = least_squares(model, prior_precision=prior_precision, link="logistic")
     k = model.num_features
@@ -82,7 +80,7 @@ def polya_gamma_ts(
         zero = jnp.zeros((), jnp.int32)
         return PolyaGammaState(init_settled(key), jnp.zeros((window, k)), jnp.zeros(window), zero, model.zeros())
 
-    def sweep(key: PRNGKey, state: PolyaGammaState, heat: Scalar) -> Array:
+    def sweep(key: PRNGKey, state: PolyaGammaState) -> Array:
         key_omega, key_theta = jax.random.split(key)
         filled = (jnp.arange(window) < state.num_rounds).astype(jnp.float32)
         omega = filled * polya_gamma(key_omega, state.features @ state.theta[0])
@@ -90,12 +88,11 @@ def polya_gamma_ts(
         precision = prior + (state.features * omega[:, None]).T @ state.features
         right = prior @ state.settled.mean[0] + state.features.T @ (filled * (state.rewards - 0.5))
         factor = cholesky(precision)
-        xi = jnp.sqrt(jnp.asarray(heat, jnp.float32)) * noise.normal(key_theta, (k,))
+        xi = jnp.sqrt(jnp.asarray(temperature, jnp.float32)) * noise.normal(key_theta, (k,))
         return solve_lower_transposed(factor, solve_lower(factor, right) + xi)[None]
 
     def choose(key: PRNGKey, state: PolyaGammaState, context: Context) -> tuple[Array, PolyaGammaState]:
-        for key_sweep in jax.random.split(key, num_sweeps):
-            state = state._replace(theta=sweep(key_sweep, state, temperature))
+        state = state._replace(theta=sweep(jax.random.split(key, 1)[0], state))
         return best_arm(values(state.theta, context.features), context), state
 
     def learn(key: PRNGKey, state: PolyaGammaState, context: Context, action: Array, reward: Array):

@@ -74,23 +74,15 @@ def mlp(key: PRNGKey, observation_shape: int | Sequence[int], hidden: Sequence[i
     return _stack(observation_shape, hidden, num_actions, _uniform(key), _torch_dense)
 
 
-def noisy_mlp(
-    key: PRNGKey,
-    observation_shape: int | Sequence[int],
-    hidden: Sequence[int],
-    num_actions: int,
-    *,
-    noise_scale: Scalar = 0.5,
-) -> MLP:
+def noisy_mlp(key: PRNGKey, observation_shape: int | Sequence[int], hidden: Sequence[int], num_actions: int) -> MLP:
     """Builds a perceptron of noisy layers with factorised noise (Fortunato et al., 2018).
 
-    Means start uniform in ±1/√num_inputs, scales at `noise_scale`/√num_inputs; both are trained. Called with a key, the
+    Means start uniform in ±1/√num_inputs, scales at 0.5/√num_inputs; both are trained. Called with a key, the
     model draws its noise, the same for the whole batch; without one it uses the means.
     """
-    check_non_negative("noise_scale", noise_scale)
 
     def make_layer(block: Array) -> NoisyDense:
-        mean, scale = _torch_dense(block), jnp.asarray(noise_scale) / math.sqrt(block.shape[0] - 1)
+        mean, scale = _torch_dense(block), jnp.asarray(0.5) / math.sqrt(block.shape[0] - 1)
         return NoisyDense(mean.weight, mean.bias, jnp.full_like(mean.weight, scale), jnp.full_like(mean.bias, scale))
 
     return _stack(observation_shape, hidden, num_actions, _uniform(key), make_layer)

@@ -35,7 +35,6 @@ __all__ = [
     "read_table",
     "read_with_facts",
     "recorded",
-    "write_manifest",
     "write_so_far",
     "write_table",
     "write_text",
@@ -94,11 +93,6 @@ def read_with_facts(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
 def write_text(path: Path, text: str) -> None:
     """Writes a text file."""
     atomically(path, lambda partial: partial.write_text(text, "utf-8"))
-
-
-def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Writes a manifest as JSON."""
-    write_text(path, json.dumps(manifest, indent=2, default=str) + "\n")
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -272,7 +266,7 @@ def recorded(
 
         def write(**changes: Any) -> None:
             now = {**manifest, **describe_machine(), **facts, **changes}
-            write_manifest(path, now)
+            write_text(path, json.dumps(now, indent=2, default=str) + "\n")
             if readme.is_ours(output / "README.md"):
                 write_text(output / "README.md", readme.describe(output, now, files or {}))
 

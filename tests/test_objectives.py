@@ -112,6 +112,14 @@ def test_feel_good_is_minus_the_weighted_mean_of_the_best_value_at_the_first_obs
     np.testing.assert_allclose(gradient, [[0, -0.25], [0, 0], [-0.25, 0]])
 
 
+def test_feel_good_raises_the_start_by_half_the_weight_times_the_length_of_an_episode():
+    length, zeros = 40, jnp.zeros(40, jnp.int32)
+    episode = Batch(jnp.minimum(jnp.arange(length), 1), zeros, 0.0 * zeros, 0.0 * zeros, zeros, zeros)
+    raised = jnp.array([[0.01 * length / 2, -1.0], [0.0, -1.0]])  # all returns are 0
+    gradient = jax.grad(potential(td() + feel_good(0.01), q, target_q, episode))(raised)
+    np.testing.assert_allclose(gradient, np.zeros((2, 2)), atol=1e-8)
+
+
 @pytest.mark.parametrize("per", ["transition", "posterior"])
 def test_feel_good_may_look_at_a_few_observations_that_stand_for_all(per):
     few = lambda count, batch=BATCH: value(feel_good(0.5, per=per, num_observations=count), batch, num_data=1)

@@ -169,6 +169,21 @@ def test_a_fresh_member_is_its_prior_times_the_scale():
     assert np.ptp(np.asarray(values[0.1])[:, 0]) > 0
 
 
+def test_without_reward_the_default_agent_leaves_values_of_zero_alone_and_the_feel_good_term_raises_them():
+    key, data = jax.random.key(0), batch(return_=jnp.zeros(2), bootstrap_discount=jnp.full(2, 0.99))
+
+    @jax.jit
+    def values(weight):
+        hyper = {"prior_scale": 0.0, "feel_good_weight": weight}  # without priors all values are 0 at first
+        agent = make_agent("ensemble_dqn", Spaces((1,), 2), hyper, Options(hidden=(4,), num_members=2))
+        before = agent.init(key)
+        after, _ = agent.update(key, before, data, 10, agent.look_ahead(key, before, data))
+        return agent.values(key, after, jnp.zeros(1))
+
+    np.testing.assert_array_equal(values(ZOO["ensemble_dqn"].hyper["feel_good_weight"]), 0)
+    assert np.all(values(1e-3).max(-1) > 0)
+
+
 def idle(action, frozen=None):
     """An agent that always takes one action and learns nothing."""
     return Agent(

@@ -150,7 +150,7 @@ ZOO: dict[str, Recipe] = {
             "horizon_spread": 10.0,
             "action_gap": 0.2,
             "dither": 0.1,
-            "feel_good_weight": 1e-3,
+            "feel_good_weight": 0.0,
         },
         config={"replay_ratio": 1.0, "batch_size": 128, "target_update_period": 8, "capacity": 100_000},
         atari={**_ADAM_ATARI, "feel_good_weight": 1e-4},

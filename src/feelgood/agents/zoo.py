@@ -2,7 +2,7 @@
 
 | agent             | network                  | objective      | sampler                        | acts              |
 |-------------------|--------------------------|----------------|--------------------------------|-------------------|
-| ensemble_dqn      | 20 members with priors   | TD + feel-good | Adam, no noise                 | by one member     |
+| ensemble_dqn      | 20 members with priors   | TD             | Adam, no noise                 | by one member     |
 | fg_ulmcdqn        | plain                    | TD + feel-good | adaptive underdamped Langevin  | greedily          |
 | steady_fg_ulmcdqn | plain                    | TD + feel-good | the same, annealed             | greedily, average |
 | fg_lmcdqn         | plain                    | TD + feel-good | Adam-LMC                       | greedily          |
@@ -255,7 +255,8 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     the best and other actions is widened by up to `action_gap` times the value, so that errors of approximation seldom
     change the greedy action. The replay is shared. As long as all rewards are 0, half of the episodes are random
     (`restless`). Large rewards are scaled down (`bounded_rewards`), loose bounds of observations are shrunk to what was
-    seen (`fitted_bounds`).
+    seen (`fitted_bounds`). A `feel_good_weight` λ above 0 adds optimism about the start; it acts like a reward for
+    staying there that grows with the length of an episode, so the default is 0.
     """
     num_members = options.num_members or MEMBERS["ensemble_dqn"]
     shape, num_actions = spaces.observation_shape, spaces.num_actions

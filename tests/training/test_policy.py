@@ -413,6 +413,11 @@ def test_a_film_of_image_observations_shows_them_enlarged(tmp_path):
     frames = frames_of(tmp_path / "grey.gif")
     assert [size for size, _, _ in frames] == [(150, 300)] * 5
     assert [round(pixels.mean() / 40) for _, _, pixels in frames] == [0, 1, 2, 3, 4]
+    policy.record(tmp_path / "short.gif", every=2, frames_per_second=20)
+    shown = [(round(pixels.mean() / 40), duration) for _, duration, pixels in frames_of(tmp_path / "short.gif")]
+    assert shown == [(0, 100), (2, 100), (4, 100)]
+    with pytest.raises(ValueError, match="every must be a whole number of at least 1, got 0"):
+        policy.record(tmp_path / "short.gif", every=0)
 
 
 def test_an_environment_without_images_cannot_be_recorded(tmp_path, policy):

@@ -21,6 +21,7 @@ def record_parser() -> ArgumentParser:
     )
     parse.add_argument("--seed", type=int, default=0, help="seed of the episode (default: 0)")
     parse.add_argument("--max-steps", type=int, default=2000, help="largest number of steps (default: 2000)")
+    parse.add_argument("--every", type=int, default=1, help="show each EVERY-th step, for a smaller file (default: 1)")
     parse.add_argument("--best", action="store_true", help="the best policies of the run instead of the final ones")
     parse.add_argument("--allow-import", action="store_true", help="import the module of an env such as module:Name-v0")
     return parse
@@ -39,5 +40,5 @@ def record(arguments: Sequence[str]) -> None:
         name = "-".join(folder.parts[len(chosen.folder.parts) :]).removeprefix(f"{kind}-")
         file = chosen.output if len(folders) == 1 else chosen.output.with_stem(f"{chosen.output.stem}-{name}")
         policy = load_policy(folder, allow_import=chosen.allow_import)
-        return_ = policy.record(file, chosen.seed, max_steps=chosen.max_steps)
+        return_ = policy.record(file, chosen.seed, max_steps=chosen.max_steps, every=chosen.every)
         print(f"wrote {file}: an episode with return {return_:g}")

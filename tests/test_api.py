@@ -402,13 +402,13 @@ def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
     assert game.spec.hyper == {**ZOO["dqn"].hyper, **ZOO["dqn"].atari}
     assert (game.origin.kind, game.origin.name, game.environment.stack) == ("atari", "freeway", 4)
     assert (game.config.num_envs, game.config.num_groups) == (300, 3)
-    assert game.spec.options == Options(double=True, init="unbiased")
+    assert game.spec.options == Options(double=True, init="unbiased", form="bounded", prioritized=True)
     kept = {"sticky": 0.25, "life_loss": True, "pixel_scale": 1 / 255}
     assert game.origin.settings == kept  # with a saved policy
     np.testing.assert_allclose(game.environment.decode(np.array([0, 255], np.uint8)), [0, 1], rtol=1e-6)
     for settings, pixel_scale in ((None, 1 / 255), ({"pixel_scale": 1.0}, 1.0)):
         langevin = api.prepare("fg_ulmcdqn", "atari:freeway", env_settings=settings)
-        assert langevin.spec.hyper == atari_hyper("fg_ulmcdqn", pixel_scale)
+        assert langevin.spec.hyper == atari_hyper("fg_ulmcdqn", pixel_scale, "bounded")
     for config, num_groups in (({"num_envs": 1}, 1), ({"num_envs": 200}, 2), ({"num_envs": 60, "num_chains": 10}, 3)):
         assert api.prepare("dqn", "atari:freeway", config=config).config.num_groups == num_groups
 
@@ -421,7 +421,7 @@ def test_options_that_are_named_leave_the_others_as_they_are():
         api.prepare("dqn", "CartPole-v1", options={"duoble": True})
     pytest.importorskip("ale_py")
     game = api.prepare("fg_ulmcdqn", "atari:freeway", options={"form": "corrected"}).spec
-    assert game.options == Options(**{**ATARI["scaled"]["options"], "form": "corrected"})
+    assert game.options == Options(**{**ATARI["prioritized"]["options"], "form": "corrected"})
     assert game.hyper == atari_hyper("fg_ulmcdqn", 1 / 255, "corrected")
 
 

@@ -80,5 +80,5 @@ ATARI: Mapping[str, Mapping[str, Any]] = {
 }
 """The protocols by name."""
 
-DEFAULT = "prioritized"
+DEFAULT_PRESET = "prioritized"
 """The name of the protocol of a run that names none."""

@@ -33,7 +33,7 @@ from feelgood.api.result import Result
 from feelgood.checks import check_choice, check_count
 from feelgood.envs.external import ExternalEnvironment, as_external
 from feelgood.envs.rules import check_playable
-from feelgood.protocols import ATARI, DEFAULT
+from feelgood.protocols import ATARI, DEFAULT_PRESET
 from feelgood.runs.identity import identity
 from feelgood.training.acting import spaces_of
 from feelgood.training.config import ExternalConfig, most_groups
@@ -47,8 +47,8 @@ def check_protocol(preset: str | None, is_atari: bool) -> Mapping[str, Any]:
     """The protocol of a preset, the default one if not given; there are presets for Atari games only."""
     if preset is not None and not is_atari:
         raise ValueError(f"preset must be left out unless env is an Atari game such as atari:venture, got {preset!r}")
-    check_choice("preset", preset or DEFAULT, ATARI)
-    return ATARI[preset or DEFAULT]
+    check_choice("preset", preset or DEFAULT_PRESET, ATARI)
+    return ATARI[preset or DEFAULT_PRESET]
 
 
 def external_environment(

@@ -70,7 +70,7 @@ COMMANDS = {
 
 
 def home_of(command: str) -> tuple[Any, str]:
-    """The module of a command, imported, and the name of its function, which takes the arguments after the command."""
+    """Imports the module of a command. Returns it with the name of its function of the arguments after the command."""
     known = COMMANDS[command]
     return importlib.import_module(f"feelgood.cli.{known.module or command}"), known.function or command
 
@@ -112,7 +112,8 @@ def _call(arguments: Sequence[str]) -> None:
             check_choice("command", arguments[0], COMMANDS)
             if "" not in sys.path and os.getcwd() not in sys.path:
                 sys.path.append(os.getcwd())  # for --env module:Name-v0, last so that nothing installed is hidden
-            getattr(*home_of(arguments[0]))(arguments[1:])
+            module, function = home_of(arguments[0])
+            getattr(module, function)(arguments[1:])
         sys.stdout.flush()
     except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -92,7 +92,8 @@ def polya_gamma_ts(
         return solve_lower_transposed(factor, solve_lower(factor, right) + xi)[None]
 
     def choose(key: PRNGKey, state: PolyaGammaState, context: Context) -> tuple[Array, PolyaGammaState]:
-        state = state._replace(theta=sweep(jax.random.split(key, 1)[0], state))
+        (key_sweep,) = jax.random.split(key, 1)  # `key` itself would give other draws than the published results
+        state = state._replace(theta=sweep(key_sweep, state))
         return best_arm(values(state.theta, context.features), context), state
 
     def learn(key: PRNGKey, state: PolyaGammaState, context: Context, action: Array, reward: Array):

@@ -169,6 +169,21 @@ def test_a_fresh_member_is_its_prior_times_the_scale():
     assert np.ptp(np.asarray(values[0.1])[:, 0]) > 0
 
 
+@pytest.mark.parametrize(("is_one_hot", "ratio"), [(True, 0.5), (False, 1.0)])
+def test_first_layers_start_smaller_where_observations_are_one_hot_and_only_there(is_one_hot, ratio):
+    spaces, options = Spaces((6,), 2, is_one_hot=is_one_hot), Options(hidden=(8,), num_members=3)
+
+    def params(scale):
+        return make_agent("ensemble_dqn", spaces, {"one_hot_scale": scale}, options).init(jax.random.key(0)).target
+
+    whole, half = jax.tree.leaves(params(1.0)), jax.tree.leaves(params(0.5))
+    is_first = [leaf.shape in ((3, 6, 8), (3, 8)) for leaf in whole]
+    assert sum(is_first) == 2  # weights and biases of the first layers; the others are the last layers'
+    for leaf, same, first in zip(whole, half, is_first, strict=True):
+        np.testing.assert_allclose(same, ratio * leaf if first else leaf, rtol=1e-6)
+    assert ZOO["ensemble_dqn"].hyper["one_hot_scale"] == 0.1
+
+
 def test_without_reward_the_default_agent_leaves_values_of_zero_alone_and_the_feel_good_term_raises_them():
     key, data = jax.random.key(0), batch(return_=jnp.zeros(2), bootstrap_discount=jnp.full(2, 0.99))
 

@@ -255,18 +255,20 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     the best and other actions is widened by up to `action_gap` times the value, so that errors of approximation seldom
     change the greedy action. The replay is shared. As long as all rewards are 0, half of the episodes are random
     (`restless`). Large rewards are scaled down (`bounded_rewards`), loose bounds of observations are shrunk to what was
-    seen (`fitted_bounds`). A `feel_good_weight` λ above 0 adds optimism about the start; it acts like a reward for
-    staying there that grows with the length of an episode, so the default is 0.
+    seen (`fitted_bounds`). Where observations are one-hot, first layers start `one_hot_scale` times as large as elsewhere:
+    then few updates suffice to tell cells apart. A `feel_good_weight` λ above 0 adds optimism about the start; it acts
+    like a reward for staying there that grows with the length of an episode, so the default is 0.
     """
     num_members = options.num_members or MEMBERS["ensemble_dqn"]
     shape, num_actions = spaces.observation_shape, spaces.num_actions
+    input_scale = hyper["one_hot_scale"] if spaces.is_one_hot else 1.0
     network = _ensemble(
         "ensemble_dqn",
         spaces,
         options,
         num_members,
         hyper["prior_scale"],
-        lambda key: networks.normalized_mlp(key, shape, options.hidden, num_actions, input_scale=hyper["input_scale"]),
+        lambda key: networks.normalized_mlp(key, shape, options.hidden, num_actions, input_scale=input_scale),
         lambda key: networks.random_prior(key, shape, options.hidden, num_actions),
         is_scaled=True,
     )

@@ -426,21 +426,21 @@ def test_options_that_are_named_leave_the_others_as_they_are():
 
 
 def test_a_preset_is_that_of_the_atari_study():
-    with pytest.raises(ValueError, match=r"preset must be left out unless env is an Atari game .*, got 'sparse'"):
-        api.prepare("dqn", "CartPole-v1", preset="sparse")
+    with pytest.raises(ValueError, match=r"preset must be left out unless env is an Atari game .*, got 'dopamine'"):
+        api.prepare("dqn", "CartPole-v1", preset="dopamine")
     with pytest.raises(ValueError, match="preset must be left out"):
         feelgood.train("dqn", nchain(5), preset="paper")
     pytest.importorskip("ale_py")
-    with pytest.raises(ValueError, match=r"preset must be one of .*, got 'sprase'; did you mean 'sparse'\?"):
-        api.prepare("dqn", "atari:freeway", preset="sprase")
+    with pytest.raises(ValueError, match=r"preset must be one of .*, got 'dopamin'; did you mean 'dopamine'\?"):
+        api.prepare("dqn", "atari:freeway", preset="dopamin")
     for name in (None, *ATARI):
         job = api.prepare("fg_ulmcdqn", "atari:freeway", preset=name)
         (run, *_) = runs_of(AtariStudy(name or "prioritized", agents=("fg_ulmcdqn",)))
         study = study_settings(run)
         assert (job.spec.hyper, job.config, job.spec.options) == (study.hyper, study.config, study.options)
         assert job.origin.settings == run.env_settings
-    changed = api.prepare("dqn", "atari:freeway", preset="sparse", config={"draw_steps": 100})
-    assert (changed.config.draw_steps, changed.spec.options.form) == (100, "corrected")
+    changed = api.prepare("dqn", "atari:freeway", preset="dopamine", config={"draw_steps": 100})
+    assert (changed.config.draw_steps, changed.origin.settings["sticky"]) == (100, 0.25)
 
 
 def test_control_names_members_of_the_zoo_and_their_hyper_parameters():

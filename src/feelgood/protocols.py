@@ -15,11 +15,9 @@
   Prioritized DQN come from other code and another protocol.
 - Hyper-parameters are the same for all games (`feelgood.agents.ZOO`), not the best of a sweep for each game.
 
-`prioritized` is the recommended protocol and the default: `scaled` with prioritised replay, for every agent, and the
-bounded form of the samplers. `scaled` is the paper's protocol with pixels divided by 255, hyper-parameters for this
-scale, and networks whose biases start at 0. `sparse` was the protocol for rare rewards before `prioritized`: the
-corrected form of the samplers, pixels divided by 16, and draws that act for 500 steps. `dopamine` is `scaled` with
-sticky actions of probability 0.25 and episodes that end with the game instead of a life.
+`prioritized` is the recommended protocol and the default: the paper's with prioritised replay, for every agent, the
+bounded form of the samplers, pixels divided by 255, hyper-parameters for this scale, and networks whose biases start at
+0. `dopamine` is the same with sticky actions of probability 0.25 and episodes that end with the game instead of a life.
 """
 
 from collections.abc import Mapping
@@ -63,20 +61,20 @@ def changed(base: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     return {**base, **changes, **merged}
 
 
-SCALED = changed(PAPER, env_settings={"pixel_scale": 1 / 255}, options={"init": "unbiased"})
-"""The same with pixels in [0, 1], where initial biases would dominate the actions of untrained networks."""
+# Rare rewards are replayed often, and no step is large: a gradient far above its history is cut to the usual size. With
+# pixels in [0, 1], initial biases would dominate the actions of untrained networks.
+PRIORITIZED = changed(
+    PAPER,
+    env_settings={"pixel_scale": 1 / 255},
+    options={"form": "bounded", "init": "unbiased", "prioritized": True},
+)
+"""The recommended protocol."""
 
 ATARI: Mapping[str, Mapping[str, Any]] = {
     "paper": PAPER,
-    "scaled": SCALED,
-    # Rare rewards are replayed often, and no step is large: a gradient far above its history is cut to the usual size.
-    "prioritized": changed(SCALED, options={"form": "bounded", "prioritized": True}),
-    # For rare rewards: with larger pixel values, features survive without a large ε of the bias.
-    "sparse": changed(
-        SCALED, env_settings={"pixel_scale": 1 / 16}, options={"form": "corrected"}, config={"draw_steps": 500}
-    ),
+    "prioritized": PRIORITIZED,
     # The same learning with Dopamine's emulator settings, after Machado et al. (2018).
-    "dopamine": changed(SCALED, env_settings={"sticky": 0.25, "life_loss": False}),
+    "dopamine": changed(PRIORITIZED, env_settings={"sticky": 0.25, "life_loss": False}),
 }
 """The protocols by name."""
 

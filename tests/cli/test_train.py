@@ -139,8 +139,8 @@ def test_only_given_options_differ_from_those_of_such_an_environment(monkeypatch
     told = r"told {'form': 'corrected', 'critic': 'quantile', 'double': True, 'hidden': \(8,\)} {} None"
     with pytest.raises(ValueError, match=told):
         train.run(asked)
-    with pytest.raises(ValueError, match=r"{'sticky': 0.25, 'life_loss': False} sparse"):
-        train.run(train.TrainOptions("atari:pong", env_settings=("sticky=0.25", "life_loss=false"), preset="sparse"))
+    with pytest.raises(ValueError, match=r"{'sticky': 0.25, 'life_loss': False} paper"):
+        train.run(train.TrainOptions("atari:pong", env_settings=("sticky=0.25", "life_loss=false"), preset="paper"))
 
 
 def test_a_run_leaves_a_policy_that_has_learnt_a_figure_and_a_manifest(stopped_and_continued):

@@ -76,8 +76,8 @@ def train(
       options: options of an agent of the zoo that differ from the defaults, such as `{"double": True}`; or a
         `feelgood.agents.Options`, which sets them all.
       env_settings: keyword arguments of `feelgood.envs.external.gym_environment` or `atari`, if `env` is a name.
-      preset: protocol of an Atari game, see `feelgood.protocols`: "prioritized", which is the default, "scaled",
-        "sparse", "paper" or "dopamine". The arguments above and `config` replace its settings one by one.
+      preset: protocol of an Atari game, see `feelgood.protocols`: "prioritized", which is the default,
+        "paper" or "dopamine". The arguments above and `config` replace its settings one by one.
       schedule: `(hyper, progress) -> hyper`.
       folder: folder for checkpoints, from which the same call continues, and for the final curve, which
         `feelgood.load_results` reads.

@@ -126,15 +126,14 @@ def test_the_papers_protocol_is_written_out_in_full():
     assert study.training.keys() == {field.name for field in dataclasses.fields(ExternalConfig)}
     emulator = study.mapping("env_settings")
     assert emulator == {"sticky": 0.0, "life_loss": True, "pixel_scale": 1.0}
-    dopamine, scaled, sparse = map(AtariStudy, ("dopamine", "scaled", "sparse"))
+    dopamine, prioritized = map(AtariStudy, ("dopamine", "prioritized"))
     assert dopamine.mapping("env_settings") == {"sticky": 0.25, "life_loss": False, "pixel_scale": 1 / 255}
-    assert scaled.mapping("env_settings") == {**emulator, "pixel_scale": 1 / 255}
-    assert dopamine.config == scaled.config == study.config
-    assert sparse.mapping("env_settings") == {**emulator, "pixel_scale": 1 / 16}
-    assert sparse.training == {**study.training, "draw_steps": 500}
+    assert prioritized.mapping("env_settings") == {**emulator, "pixel_scale": 1 / 255}
+    assert dopamine.config == prioritized.config == study.config
     options = {"form": "released", "init": "torch", "critic": "mean", "double": True, "prioritized": False}
     assert study.mapping("options") == options
-    assert sparse.mapping("options") == {**options, "form": "corrected", "init": "unbiased"}
+    recommended = {**options, "form": "bounded", "init": "unbiased", "prioritized": True}
+    assert prioritized.mapping("options") == dopamine.mapping("options") == recommended
     assert len(atari.runs_of(study)) == 8 * 9 * 5
 
 
@@ -150,7 +149,7 @@ def test_given_options_replace_the_preset_s():
     assert study.mapping("options") == PRESETS["dopamine"]["options"]
 
 
-@pytest.mark.parametrize("preset", ["quick", "paper", "scaled", "prioritized", "sparse", "dopamine", "eta", "gamma"])
+@pytest.mark.parametrize("preset", ["quick", "paper", "prioritized", "dopamine", "eta", "gamma"])
 def test_options_come_back_from_a_manifest_as_they_were(tmp_path, preset):
     paths = Path("a.csv"), Path("b.csv")
     study = AtariStudy(preset, hyper=("step_size=0.5",), reference=paths, checkpoints=False, config=("num_envs=40",))
@@ -181,7 +180,7 @@ def test_a_study_that_was_begun_with_other_defaults_does_not_go_on(tmp_path):
 
 def test_sensitivity_presets_are_those_of_the_paper():
     eta, gamma = AtariStudy("eta"), AtariStudy("gamma")
-    assert eta.env_settings == gamma.env_settings == AtariStudy("scaled").env_settings
+    assert eta.env_settings == gamma.env_settings == AtariStudy("prioritized").env_settings
     assert (eta.games, eta.agents, gamma.games, gamma.agents) == (("alien",), ("fg_ulmcdqn",), ("alien",), ("ulmcdqn",))
     weights = [dict(run.point) for run in atari.runs_of(eta) if run.seed == 0]
     assert weights == [{"feel_good_weight": weight} for weight in (1.0, 1e-2, 1e-3, 1e-4, 1e-5)]
@@ -200,33 +199,27 @@ def test_runs_have_atari_hyper_parameters_double_targets_and_the_requested_optio
     defaults = atari_hyper("fg_ulmcdqn", 1.0)
     assert hyper == {**defaults, "friction": 7.0, "bias_factor": 2.0}
     assert defaults["inverse_temperature"] == 1e16  # Atari's, not the N-chain's
-    (run, *_) = atari.runs_of(AtariStudy("scaled", agents=("fg_ulmcdqn",)))
-    scaled = atari_runs.settings(run)
-    assert scaled.hyper == atari_hyper("fg_ulmcdqn", 1 / 255) != defaults
-    assert (options.init, scaled.options.init) == ("torch", "unbiased")
-    assert (scaled.config.num_envs, scaled.config.num_groups) == (300, 3)
-    for form in ("paper", "corrected"):
-        (run, *_) = atari.runs_of(AtariStudy("scaled", agents=("fg_ulmcdqn",), options=(f"form={form}",)))
-        other = atari_runs.settings(run)
-        assert other.options.form == form
-        assert other.hyper == atari_hyper("fg_ulmcdqn", 1 / 255, form)
-    (run, *_) = atari.runs_of(AtariStudy("sparse", agents=("fg_ulmcdqn",)))
-    sparse = atari_runs.settings(run)
-    assert sparse.hyper == {**scaled.hyper, "bias_epsilon": 1e-8, "bias_factor": 0.03}
-    assert sparse.options == dataclasses.replace(scaled.options, form="corrected")
+    settings = {}
+    for form in ("released", "paper", "corrected", "bounded"):
+        (run, *_) = atari.runs_of(AtariStudy("prioritized", agents=("fg_ulmcdqn",), options=(f"form={form}",)))
+        settings[form] = atari_runs.settings(run)
+        assert settings[form].options.form == form
+        assert settings[form].hyper == atari_hyper("fg_ulmcdqn", 1 / 255, form) != defaults
+    released, bounded = settings["released"], settings["bounded"]
+    assert bounded.hyper == {**released.hyper, "bias_epsilon": 1e-8}
+    assert settings["corrected"].hyper == {**bounded.hyper, "bias_factor": 0.03}
+    assert (options.init, bounded.options.init) == ("torch", "unbiased")
+    assert (bounded.config.num_envs, bounded.config.num_groups) == (300, 3)
     (run, *_) = atari.runs_of(AtariStudy("prioritized", agents=("fg_ulmcdqn",)))
-    prioritized = atari_runs.settings(run)
-    assert prioritized.hyper == {**scaled.hyper, "bias_epsilon": 1e-8}
-    assert prioritized.options == dataclasses.replace(scaled.options, form="bounded", prioritized=True)
-    assert prioritized.config == scaled.config
+    assert atari_runs.settings(run) == bounded
     assert options.double
     assert config.n_step == 3
     assert not options.prioritized
     (run, *_) = atari.runs_of(
-        AtariStudy("scaled", options=("init=torch", "prioritized=true"), config=("num_envs=200",))
+        AtariStudy("prioritized", options=("init=torch", "prioritized=false"), config=("num_envs=200",))
     )
     as_asked = atari_runs.settings(run)
-    assert (as_asked.options.init, as_asked.options.prioritized, as_asked.config.num_groups) == ("torch", True, 2)
+    assert (as_asked.options.init, as_asked.options.prioritized, as_asked.config.num_groups) == ("torch", False, 2)
 
 
 def test_a_file_is_named_after_all_that_its_run_depends_on():

@@ -1,22 +1,24 @@
 """Presets of the Atari study: the protocols of `feelgood.protocols`, the paper's Figure 3, and a smoke test.
 
-`eta` and `gamma` are the paper's Figure 3 on Alien, with pixels divided by 255. `quick` is the smoke test.
+`eta` and `gamma` are the paper's Figure 3 on Alien, with the recommended protocol. `quick` is the smoke test.
 """
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from feelgood.protocols import ATARI, changed
+from feelgood.protocols import ATARI, DEFAULT_PRESET, changed
 from feelgood.studies.atari.paper import AGENTS, GAMES
 
 _PAPER: dict[str, Any] = {"games": GAMES, "agents": AGENTS, "num_frames": 50_000_000, "num_seeds": 5}
-_SCALED = {**_PAPER, **ATARI["scaled"]}
+_RECOMMENDED = {**_PAPER, **ATARI[DEFAULT_PRESET]}
 
 PRESETS: dict[str, dict[str, Any]] = {
     **{name: {**_PAPER, **protocol} for name, protocol in ATARI.items()},
     # The paper's sweep.
-    "eta": changed(_SCALED, games=("alien",), agents=("fg_ulmcdqn",), vary=("feel_good_weight=1,1e-2,1e-3,1e-4,1e-5",)),
+    "eta": changed(
+        _RECOMMENDED, games=("alien",), agents=("fg_ulmcdqn",), vary=("feel_good_weight=1,1e-2,1e-3,1e-4,1e-5",)
+    ),
     # The paper reports that very high and very low values fail, but names only 1 and 10.
-    "gamma": changed(_SCALED, games=("alien",), agents=("ulmcdqn",), vary=("friction=100,10,1,0.1,0.01",)),
+    "gamma": changed(_RECOMMENDED, games=("alien",), agents=("ulmcdqn",), vary=("friction=100,10,1,0.1,0.01",)),
     "quick": changed(
         {**_PAPER, **ATARI["paper"]},
         games=("freeway",),

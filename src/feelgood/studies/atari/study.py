@@ -41,11 +41,10 @@ class AtariStudy(SeedOptions):
 
     preset: Preset = "quick"
     """quick: one game for 20,000 frames, minutes on two cores; a smoke test. paper: the paper's protocol in 300
-    parallel environments; it and the following need a GPU. scaled: the same with pixels divided by 255 (recommended).
-    prioritized: scaled with prioritised replay and bounded steps; recommended if rewards are rare, as in Venture.
-    sparse: an earlier preset for rare rewards. dopamine: scaled with sticky actions, and episodes that end with the
-    game instead of a life. eta, gamma: on Alien, FG-ULMCDQN with several feel-good weights, ULMCDQN with
-    several frictions."""
+    parallel environments; it and the following need a GPU. prioritized: the recommended protocol, with
+    prioritised replay, bounded steps and pixels divided by 255. dopamine: the same with sticky actions, and episodes
+    that end with the game instead of a life. eta, gamma: on Alien, FG-ULMCDQN with several feel-good weights, ULMCDQN
+    with several frictions."""
     games: tuple[str, ...] = ()
     """Games, in ALE's spelling; the preset's if not given."""
     agents: tuple[str, ...] = ()

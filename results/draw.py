@@ -21,7 +21,8 @@ FOLDER = Path(__file__).parent
 def exploration():
     """DeepSea and the N-chain side by side, and the N-chain alone."""
     runs = pd.read_csv(FOLDER / "deep_sea" / "episodes.csv")
-    (sea,) = deepsea.deepsea(tables.summarise(runs[runs["environment"] == "deep_sea"])).panels
+    runs = runs[(runs["environment"] == "deep_sea") & (runs["mapping"] == "fixed")]
+    (sea,) = deepsea.deepsea(tables.summarise(runs)).panels
     scores = pd.read_csv(FOLDER / "nchain" / "retuned.csv").rename(columns={"error_95": "score_ci"})
     (chain,) = nchain.lengths(scores).panels
     print(*write_files(FOLDER / "nchain", {"fair": nchain.lengths(scores)}), sep="\n")

@@ -55,11 +55,18 @@ def check_probability(name: str, value: Any) -> None:
     _check(name, value, "in [0, 1]", lambda x: (x >= 0) & (x <= 1))
 
 
-def check_count(name: str, value: Any, *, minimum: int = 1, maximum: int | None = None) -> None:
-    """Require a whole number of at least `minimum`, and of at most `maximum` if that is given."""
+def check_count(name: str, value: Any, *, minimum: int = 1, maximum: int | None = None) -> Any:
+    """Require a whole number of at least `minimum`, and of at most `maximum` if that is given.
+
+    Returns:
+      The number as an int, so that 10.0 counts like 10; an array or a traced value as it is.
+    """
     _check(name, value, f"a whole number of at least {minimum}", lambda x: (x >= minimum) & (x == x.round()))
     if maximum is not None:
         _check(name, value, f"at most {maximum}", lambda x: x <= maximum)
+    is_number = isinstance(value, int | float) or getattr(value, "shape", None) == ()
+    is_traced = "jax" in sys.modules and isinstance(value, sys.modules["jax"].core.Tracer)
+    return int(value) if is_number and not is_traced else value
 
 
 def check_kind(name: str, value: Any, kinds: type | tuple[type, ...], allowed: str) -> None:

@@ -62,13 +62,15 @@ def test_the_law_in_half_precision_is_the_law_in_single_precision(name):
 @pytest.mark.parametrize("dtype", HALF)
 def test_exact_draws_in_half_precision_have_the_posterior_as_their_law(dtype):
     mean, precision = jnp.asarray(MEAN, dtype), jnp.diag(jnp.asarray(CURVATURE, dtype))
-    for sampler in (
-        samplers.exact_gaussian(mean, precision),
-        samplers.exact_feel_good(mean, precision, jnp.eye(2, 3, dtype=dtype), 0.0),
+    shift = np.array([0.7 / CURVATURE[0], 0.0, 0.0])  # a single action makes the feel-good term linear
+    for sampler, centre in (
+        (samplers.exact_gaussian(mean, precision), MEAN),
+        (samplers.exact_feel_good(mean, precision, jnp.eye(2, 3, dtype=dtype), 0.0), MEAN),
+        (samplers.exact_feel_good(mean, precision, jnp.eye(1, 3, dtype=dtype), 0.7), MEAN + shift),
     ):
         draws = ends(sampler, 1, dtype, 0)
         resolution = 2 * float(jnp.finfo(dtype).eps)
-        scaled = (draws - MEAN) * np.sqrt(CURVATURE)
+        scaled = (draws - centre) * np.sqrt(CURVATURE)
         assert np.abs(scaled.mean(0)).max() < 4 / np.sqrt(NUM_CHAINS) + resolution
         assert np.abs(scaled.std(0) - 1).max() < 4 / np.sqrt(2 * NUM_CHAINS) + resolution
 

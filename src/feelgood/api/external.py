@@ -140,9 +140,9 @@ def prepare(
         defaults |= {"num_groups": most_groups(**counts)}
     else:
         num_steps = config.get("num_steps", CONTROL_CONFIG["num_steps"])
-        check_count("num_steps", num_steps)
+        num_steps = check_count("num_steps", num_steps)
         num_envs = config.get("num_envs", CONTROL_CONFIG["num_envs"])
-        check_count("num_envs", num_envs)
+        num_envs = check_count("num_envs", num_envs)
         own_config = {} if callable(agent) else CONTROL_CONFIGS.get(agent, {})
         defaults = {
             **CONTROL_CONFIG,

@@ -158,9 +158,9 @@ def simulate(
       >>> bool(curve.regret[-100:].mean() < curve.regret[:100].mean())
       True
     """
-    check_count("num_rounds", num_rounds)
-    check_count("batch_size", batch_size)
-    check_count("delay", delay, minimum=0)
+    num_rounds = check_count("num_rounds", num_rounds)
+    batch_size = check_count("batch_size", batch_size)
+    delay = check_count("delay", delay, minimum=0)
     if num_rounds % batch_size:
         raise ValueError(f"num_rounds must be a multiple of batch_size {batch_size}, got {num_rounds}")
     key_instance, key_init, key_rounds = jax.random.split(key, 3)
@@ -244,7 +244,7 @@ def choice_probabilities(
 
     For a chain these are the probabilities of the next choice given the chain's present state.
     """
-    check_count("num_draws", num_draws)
+    num_draws = check_count("num_draws", num_draws)
     keys = jax.random.split(key, num_draws)
     actions = jax.vmap(lambda key: algorithm.choose(key, state, context)[0])(keys)
     return jnp.mean(actions[:, None] == jnp.arange(num_arms)[None, :], axis=0)

@@ -110,7 +110,7 @@ def cosine(num_arms: int = 4, num_features: int = 20, noise_std: float = 1.0) ->
 
 
 def _on_the_sphere(num_arms: int, num_features: int, noise_std: float, link: Callable[[Array], Array]) -> Bandit:
-    check_count("num_arms", num_arms)
+    num_arms = check_count("num_arms", num_arms)
     check_non_negative("noise_std", noise_std)
     unit = lambda v: v / jnp.linalg.norm(v, axis=-1, keepdims=True)
 

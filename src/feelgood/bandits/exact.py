@@ -213,7 +213,7 @@ def fgts(
     """
     feel_good.check()
     check_positive("temperature", temperature)
-    check_count("num_candidates", num_candidates)
+    num_candidates = check_count("num_candidates", num_candidates)
     init_statistics, learn_statistics = least_squares(model, **fit)
     shape = feature_shape(model, common_context)
 

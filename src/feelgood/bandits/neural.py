@@ -154,7 +154,7 @@ def neural_linear(
     References:
       Riquelme, Tucker and Snoek (2018), "Deep Bayesian bandits showdown".
     """
-    check_count("num_rows", num_rows)
+    num_rows = check_count("num_rows", num_rows)
     rows_of = parts_of(model, training._replace(batch_size=num_rows), common_context).draw
 
     def choose(key, state, features):
@@ -191,7 +191,7 @@ def neural_ensemble(
     References:
       Osband, Aslanides and Cassirer (2018), "Randomized prior functions for deep reinforcement learning".
     """
-    check_count("num_members", num_members)
+    num_members = check_count("num_members", num_members)
     check_non_negative("prior_scale", prior_scale)
     check_non_negative("noise_std", noise_std)
     parts = parts_of(model, training, common_context)

@@ -94,7 +94,7 @@ class Policy:
     def learn(self, features, action: int, reward: float) -> None:
         """Learns one reward; it may come late and in any order."""
         context = self._context(features, None)
-        check_count("action", action, minimum=0)
+        action = check_count("action", action, minimum=0)
         if action >= self.num_arms:
             raise ValueError(f"action must be below num_arms {self.num_arms}, got {action}")
         if not np.isfinite(reward):

@@ -71,7 +71,7 @@ def polya_gamma_ts(
     """
     if not model.shared:
         raise ValueError("polya_gamma_ts needs a model with shared parameters, got one with parameters for each arm")
-    check_count("window", window)
+    window = check_count("window", window)
     check_positive("temperature", temperature)
     init_settled, learn_settled = least_squares(model, prior_precision=prior_precision, link="logistic")
     k = model.num_features

@@ -68,8 +68,8 @@ def fgts_bound(
     References:
       Zhang (2022), "Feel-good Thompson sampling for contextual bandits and reinforcement learning".
     """
-    check_count("num_rounds", num_rounds)
-    check_count("dimension", dimension)
+    num_rounds = check_count("num_rounds", num_rounds)
+    dimension = check_count("dimension", dimension)
     for name, value in (
         ("value_range", value_range),
         ("prior_precision", prior_precision),

@@ -39,8 +39,8 @@ def from_gymnax(environment: Any, params: Any = None, *, max_episode_steps: int 
     limit = next((name for name in _LIMITS if hasattr(params, name)), None)
     limits = [] if limit is None else [int(getattr(params, limit))]
     if max_episode_steps is not None:
-        check_count("max_episode_steps", max_episode_steps)
-        limits.append(int(max_episode_steps))
+        max_episode_steps = check_count("max_episode_steps", max_episode_steps)
+        limits.append(max_episode_steps)
     if not limits:
         raise ValueError(f"max_episode_steps must be given for parameters without {_LIMITS[0]}, got None")
     last = min(limits)

@@ -34,7 +34,7 @@ def _control(
     show: Callable[[Array], Array] = lambda system: system,
 ) -> Environment:
     """Builds a task from `start(key) -> system` and `move(system, action) -> (system, reward, terminated)`."""
-    check_count("max_episode_steps", max_episode_steps)
+    max_episode_steps = check_count("max_episode_steps", max_episode_steps)
 
     def reset(key: PRNGKey) -> tuple[ControlState, Array]:
         system = start(key)

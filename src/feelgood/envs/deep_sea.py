@@ -60,9 +60,8 @@ def deep_sea(
       An environment with one-hot float32 observations of shape (N, N), all zeros at the end, stored by `encode` as one
       unsigned integer.
     """
-    check_count("size", size, minimum=2)
+    size = check_count("size", size, minimum=2)
     check_non_negative("move_cost", move_cost)
-    size = int(size)
     right_is = jnp.asarray(deep_sea_mapping(size, mapping_seed) if mapping is None else mapping, jnp.int32)
     if right_is.shape != (size, size):
         raise ValueError(f"mapping must have shape {(size, size)}, got {right_is.shape}")
@@ -107,5 +106,5 @@ def deep_sea_mapping(size: int, mapping_seed: int | None) -> np.ndarray:
     """(N, N) array of the action that moves right in each cell: bsuite's mapping of that seed, or ones for None."""
     if mapping_seed is None:
         return np.ones((size, size), np.int64)
-    check_count("mapping_seed", mapping_seed, minimum=0)
+    mapping_seed = check_count("mapping_seed", mapping_seed, minimum=0)
     return np.random.RandomState(mapping_seed).binomial(1, 0.5, (size, size))

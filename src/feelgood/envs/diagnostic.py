@@ -129,7 +129,7 @@ def credit() -> Diagnostic:
 
 def truncation(num_steps: int = 4) -> Diagnostic:
     """One action, reward 1 forever, cut every `num_steps` steps: Q = 1/(1 − discount) if truncations bootstrap."""
-    check_count("num_steps", num_steps)
+    num_steps = check_count("num_steps", num_steps)
     return _diagnostic(
         [[1.0]],
         1,

@@ -121,7 +121,7 @@ def atari(
         raise ValueError(f"the ROM of game {game!r} is missing; reinstall ale-py")
     check_fraction("sticky", sticky)
     check_positive("pixel_scale", pixel_scale)
-    check_count("num_threads", num_threads, minimum=0)
+    num_threads = check_count("num_threads", num_threads, minimum=0)
     flags = {"life_loss": life_loss, "clip_rewards": clip_rewards, "full_action_space": full_action_space}
     for name, flag in flags.items():
         check_kind(name, flag, bool, "True or False")
@@ -225,7 +225,7 @@ def vector_environment(make: Callable[[int, bool], VectorEnv], name: str = "cust
     """
 
     def flat(num_envs: int, training: bool) -> VectorEnv:
-        check_count("num_envs", num_envs)
+        num_envs = check_count("num_envs", num_envs)
         env = make(num_envs, training)
         check_kind("result of make", env, VectorEnv, "a gymnasium.vector.VectorEnv")
         if env.num_envs != num_envs:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from feelgood.checks import check_choice
+from feelgood.checks import check_choice, check_count
 from feelgood.envs.base import Environment, Spec, Step
 from feelgood.typing import Array, PRNGKey
 
@@ -64,10 +64,9 @@ def nchain(
     """
     check_choice("variant", variant, _EXTRA_STEPS)
     check_choice("timeout", timeout, ("terminated", "truncated"))
-    if isinstance(num_states, bool) or not isinstance(num_states, int | np.integer) or num_states <= 3:
-        raise ValueError(f"num_states must be a whole number of at least 4, got {num_states!r}")
-    last = int(num_states) - 1
-    num_steps = int(num_states) + _EXTRA_STEPS[variant]
+    num_states = check_count("num_states", num_states, minimum=4)
+    last = num_states - 1
+    num_steps = num_states + _EXTRA_STEPS[variant]
     code_dtype = np.min_scalar_type(last)
 
     def encode(observation: ArrayLike) -> Array:

@@ -63,7 +63,7 @@ def lsvi_ase(
         paper keeps w alone, but momentum that is lost every J steps cannot speed up mixing that takes longer.
       measure: `(stage, start, num_updates) -> facts`, called for each stage before it is sampled from `start`.
     """
-    check_count("num_updates", num_updates)
+    num_updates = check_count("num_updates", num_updates)
     check_positive("inverse_temperature", inverse_temperature)
     features = jnp.asarray(features)
     d = features.shape[-1]
@@ -174,7 +174,7 @@ def lsvi_ase_general(
       prior_variance: σ² > 0 of every parameter; √d·H if not given, d the number of features. A step that is unstable
         for this loss, whose curvature is unknown, gives a regret of NaN.
     """
-    check_count("num_updates", num_updates)
+    num_updates = check_count("num_updates", num_updates)
     features = jnp.asarray(features)
     prior_variance = prior_variance_of(features, horizon, loss_weight, feel_good_weight, prior_variance)
     evaluate = jax.vmap(jax.vmap(value_function.apply, (None, 0)), (None, 0))

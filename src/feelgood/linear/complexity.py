@@ -55,7 +55,7 @@ class Need(NamedTuple):
 
 def spectrum(condition: Scalar, dimension: int) -> np.ndarray:
     """Curvatures from 1 to κ, equally spaced in the logarithm; all 1 in one dimension."""
-    check_count("dimension", dimension)
+    dimension = check_count("dimension", dimension)
     if not condition >= 1:
         raise ValueError(f"condition must be at least 1, got {condition}")
     return np.geomspace(1.0, float(condition), dimension)

@@ -92,7 +92,7 @@ def cps(
       Dann, Mohri, Zhang and Zimmert (2021), "A provably efficient model-free posterior sampling method for episodic
       reinforcement learning".
     """
-    check_count("num_particles", num_particles)
+    num_particles = check_count("num_particles", num_particles)
     num_states, num_actions, d = features.shape
     prior_variance = prior_variance_of(features, horizon, loss_weight, feel_good_weight, prior_variance)
     ridge = 1 / (2 * loss_weight * prior_variance)

@@ -89,11 +89,11 @@ def eleanor(
       Zanette, Lazaric, Kochenderfer and Brunskill (2020), "Learning near optimal policies with low inherent Bellman
       error".
     """
-    check_count("horizon", horizon)
+    horizon = check_count("horizon", horizon)
     check_non_negative("radius", radius)
     check_positive("ridge", ridge)
-    check_count("num_starts", num_starts, minimum=0)
-    check_count("num_ascent_steps", num_ascent_steps)
+    num_starts = check_count("num_starts", num_starts, minimum=0)
+    num_ascent_steps = check_count("num_ascent_steps", num_ascent_steps)
     d = features.shape[-1]
 
     def plan(key: PRNGKey, state: Array, data: Data, first_state: Array) -> Plan:

@@ -46,7 +46,7 @@ def stage_error(
       it is within 2e-5 of float64 for condition numbers up to 100 and within 1e-3 up to 1e4, by way of the eigenvalues
       of P; beyond, use float64 (`jax.enable_x64`).
     """
-    check_count("num_steps", num_steps, minimum=0)
+    num_steps = check_count("num_steps", num_steps, minimum=0)
     check_positive("inverse_temperature", inverse_temperature)
     curvature, basis = jnp.linalg.eigh(jnp.asarray(precision))
     offset = jnp.asarray(start, curvature.dtype) - jnp.asarray(mean, curvature.dtype)
@@ -123,7 +123,7 @@ def feel_good_error(
       feel_good_weight: λ ≥ 0.
       inverse_temperature: β.
     """
-    check_count("num_steps", num_steps, minimum=0)
+    num_steps = check_count("num_steps", num_steps, minimum=0)
     check_non_negative("feel_good_weight", feel_good_weight)
     check_positive("inverse_temperature", inverse_temperature)
     curvature, basis = jnp.linalg.eigh(jnp.asarray(precision))

@@ -130,7 +130,7 @@ def prior_variance_of(
     features: Array, horizon: int, loss_weight: Scalar, feel_good_weight: Scalar, prior_variance: Scalar | None
 ) -> Scalar:
     """Checks the weights of a feel-good posterior and returns σ² of its prior, the paper's √d·H if not given."""
-    check_count("horizon", horizon)
+    horizon = check_count("horizon", horizon)
     check_positive("loss_weight", loss_weight)
     check_non_negative("feel_good_weight", feel_good_weight)
     prior_variance = math.sqrt(features.shape[-1]) * horizon if prior_variance is None else prior_variance
@@ -175,7 +175,7 @@ def learn(key: PRNGKey, mdp: LinearMDP, learner: Learner, num_episodes: int, sta
       >>> bool(curve.regret[-1] == 0)
       True
     """
-    check_count("num_episodes", num_episodes)
+    num_episodes = check_count("num_episodes", num_episodes)
     learner.check(num_episodes)
     start = random_start(mdp) if start is None else start
     # Compiled as a whole: one by one, the operations around the loop take longer to compile than the loop.

@@ -94,7 +94,7 @@ def _learner(
     explore: Callable[[PRNGKey, Model], Array],
     truncate: Callable[[Array, Array, Array], Array] = truncated,
 ) -> Learner:
-    check_count("horizon", horizon)
+    horizon = check_count("horizon", horizon)
     check_positive("ridge", ridge)
 
     def plan(key: PRNGKey, state: tuple, data: Data, first_state: Array) -> Plan:
@@ -226,7 +226,7 @@ def lsvi_phe(features: Array, horizon: int, *, noise_scale: Scalar, num_samples:
       with general value function approximation".
     """
     check_non_negative("noise_scale", noise_scale)
-    check_count("num_samples", num_samples)
+    num_samples = check_count("num_samples", num_samples)
 
     def explore(key: PRNGKey, model: Model) -> Array:
         return noise_scale * perturbations(key, model.directions, num_samples).max(0)

@@ -220,9 +220,10 @@ def random_simplex(
     Features are Dirichlet(1/d), most of them near a corner; each μ_h^{(i)} is a Dirichlet(1/2) law over states; each
     θ_h^{(i)} is the square of a uniform number. The first state is uniform.
     """
-    for name, value in (("dimension", dimension), ("num_states", num_states), ("num_actions", num_actions)):
-        check_count(name, value)
-    check_count("horizon", horizon)
+    dimension = check_count("dimension", dimension)
+    num_states = check_count("num_states", num_states)
+    num_actions = check_count("num_actions", num_actions)
+    horizon = check_count("horizon", horizon)
     rng = np.random.default_rng(seed)
     features = rng.dirichlet(np.full(dimension, 1 / dimension), (num_states, num_actions))
     measures = rng.dirichlet(np.full(num_states, 0.5), (horizon, dimension))
@@ -236,8 +237,8 @@ def riverswim(num_states: int = 6, horizon: int = 20) -> LinearMDP:
     References:
       Strehl and Littman (2008), "An analysis of model-based interval estimation for Markov decision processes".
     """
-    check_count("num_states", num_states, minimum=2)
-    check_count("horizon", horizon)
+    num_states = check_count("num_states", num_states, minimum=2)
+    horizon = check_count("horizon", horizon)
     left, right = 0, 1
     last = num_states - 1
     matrix = np.zeros((num_states, 2, num_states))
@@ -256,7 +257,7 @@ def riverswim(num_states: int = 6, horizon: int = 20) -> LinearMDP:
 
 def nchain(length: int = 6) -> LinearMDP:
     """The N-chain of the deep experiments as a table: N states, N + 8 stages, start at index 1, optimum 10."""
-    check_count("length", length, minimum=4)
+    length = check_count("length", length, minimum=4)
     left, right = 0, 1
     matrix = np.zeros((length, 2, length))
     states = np.arange(length)
@@ -269,8 +270,8 @@ def nchain(length: int = 6) -> LinearMDP:
 
 def combination_lock(horizon: int = 6, num_actions: int = 3, seed: int = 0) -> LinearMDP:
     """A lock: at each stage one action keeps it open, any other shuts it for good; only the last stage pays."""
-    check_count("horizon", horizon)
-    check_count("num_actions", num_actions, minimum=2)
+    horizon = check_count("horizon", horizon)
+    num_actions = check_count("num_actions", num_actions, minimum=2)
     opened, shut = 0, 1
     code = np.random.default_rng(seed).integers(num_actions, size=horizon)
     transitions = np.zeros((horizon, 2, num_actions, 2))
@@ -297,8 +298,8 @@ def hypercube(dimension: int = 5, horizon: int = 5, gap: float = 0.8, seed: int 
     References:
       Zhou, Gu and Szepesvári (2021), "Nearly minimax optimal reinforcement learning for linear mixture MDPs".
     """
-    check_count("dimension", dimension, minimum=3)
-    check_count("horizon", horizon)
+    dimension = check_count("dimension", dimension, minimum=3)
+    horizon = check_count("horizon", horizon)
     check_positive("gap", gap)
     if gap > 1:
         raise ValueError(f"gap must be in (0, 1], got {gap}")

@@ -187,7 +187,7 @@ def categorical(model: Any, num_atoms: int) -> Categorical:
 
     The model must have num_actions·num_atoms outputs.
     """
-    check_count("num_atoms", num_atoms, minimum=2)
+    num_atoms = check_count("num_atoms", num_atoms, minimum=2)
     return Categorical(model, num_atoms)
 
 
@@ -209,8 +209,8 @@ def implicit_quantiles(
       num_fractions: N, where a call names no other.
       num_cosines: length of the embedding of a fraction.
     """
-    check_count("num_fractions", num_fractions)
-    check_count("num_cosines", num_cosines)
+    num_fractions = check_count("num_fractions", num_fractions)
+    num_cosines = check_count("num_cosines", num_cosines)
     num_features = _num_features(trunk)
     block = _uniform(key)((num_cosines + 1, num_features))
     return ImplicitQuantiles(trunk, _torch_dense(block), make_head(num_features), num_fractions)
@@ -218,7 +218,7 @@ def implicit_quantiles(
 
 def ensemble(key: PRNGKey, make_member: Callable[[PRNGKey], Any], num_members: int) -> Ensemble:
     """Builds independent members from `make_member(key)`; the output is (..., num_members, num_actions)."""
-    check_count("num_members", num_members)
+    num_members = check_count("num_members", num_members)
     return Ensemble(eqx.filter_vmap(make_member)(jax.random.split(key, num_members)), num_members)
 
 

@@ -159,7 +159,7 @@ def feel_good(
     check_choice("per", per, ("transition", "posterior"))
     check_choice("at", at, ("first_observation", "observation"))
     if num_observations is not None:
-        check_count("num_observations", num_observations)
+        num_observations = check_count("num_observations", num_observations)
 
     def term(q, target_q, params, batch, key):
         observations = getattr(batch, at)

@@ -147,14 +147,14 @@ def frame_replay(
       num_groups: groups of environments; their rows alternate.
       priority_exponent: α of prioritised sampling; None for uniform samples without weights.
     """
-    check_count("stack", stack)
-    check_count("num_groups", num_groups)
-    check_count("num_rows", num_rows, minimum=(stack + 1) * num_groups)
+    stack = check_count("stack", stack)
+    num_groups = check_count("num_groups", num_groups)
+    num_rows = check_count("num_rows", num_rows, minimum=(stack + 1) * num_groups)
     if num_rows % num_groups:
         raise ValueError(f"num_rows must be a multiple of num_groups = {num_groups}, got {num_rows}")
-    check_count("num_lanes", num_lanes)
-    check_count("n_step", n_step)
-    check_count("num_actions", num_actions)
+    num_lanes = check_count("num_lanes", num_lanes)
+    n_step = check_count("n_step", n_step)
+    num_actions = check_count("num_actions", num_actions)
     action_dtype = np.min_scalar_type(num_actions - 1)
     layout = _Layout(num_rows, num_lanes, frame_shape, frame_dtype, action_dtype, stack, n_step, num_groups)
     slots = sampling(num_rows * num_lanes, priority_exponent)

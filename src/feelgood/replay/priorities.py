@@ -70,7 +70,7 @@ def priorities(capacity: int, *, stratified: bool = True) -> Priorities:
     References:
       Schaul, Quan, Antonoglou and Silver (2016), "Prioritized experience replay".
     """
-    check_count("capacity", capacity)
+    capacity = check_count("capacity", capacity)
     block_size = math.isqrt(capacity - 1) + 1
     num_blocks = -(-capacity // block_size)
 

@@ -121,8 +121,8 @@ def replay(capacity: int, example: Transition, *, n_step: int = 1, priority_expo
       n_step: the most steps that a sample spans.
       priority_exponent: α of prioritised sampling; None for uniform samples without weights.
     """
-    check_count("capacity", capacity)
-    check_count("n_step", n_step)
+    capacity = check_count("capacity", capacity)
+    n_step = check_count("n_step", n_step)
     slots = sampling(capacity, priority_exponent)
     shapes = jax.tree.map(jnp.asarray, example._replace(terminated=False, truncated=False))
 

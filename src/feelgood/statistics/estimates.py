@@ -139,7 +139,7 @@ def final_scores(curves: pd.DataFrame, last: int = 10) -> pd.DataFrame:
       curves: a table with a row per run and evaluation, see `layout`.
       last: number of evaluations to average.
     """
-    check_count("last", last)
+    last = check_count("last", last)
     columns = layout(curves)
     table = _plain(curves, columns)
     # Agents and tasks in order of appearance; lengths ascending.
@@ -216,7 +216,7 @@ def bootstrap(statistic: Callable[..., Any], *samples: Runs, num_draws: int = NU
       num_draws: number of resampled data sets.
       seed: seed of the resampling; the same data give the same interval.
     """
-    check_count("num_draws", num_draws)
+    num_draws = check_count("num_draws", num_draws)
     rng = np.random.default_rng(seed)
     again = lambda task, n: task[..., rng.integers(n, size=(num_draws, n))]
     drawn = [[again(task, task.shape[-1]) for task in sample] for sample in samples]

@@ -176,10 +176,10 @@ class Policy:
         Returns:
           Their returns, sums of raw rewards, (num_episodes,).
         """
-        check_count("num_episodes", num_episodes)
-        check_count("seed", seed, minimum=0)
+        num_episodes = check_count("num_episodes", num_episodes)
+        seed = check_count("seed", seed, minimum=0)
         max_steps = self.training.get("max_evaluation_steps", 27_000) if max_steps is None else max_steps
-        check_count("max_steps", max_steps)
+        max_steps = check_count("max_steps", max_steps)
         evaluator = Evaluator(
             self.environment,
             self._acting.exploit_each,
@@ -227,10 +227,10 @@ class Policy:
         """
         path = Path(path)
         check_film(path)
-        check_count("seed", seed, minimum=0)
-        check_count("max_steps", max_steps)
+        seed = check_count("seed", seed, minimum=0)
+        max_steps = check_count("max_steps", max_steps)
         check_positive("frames_per_second", frames_per_second)
-        check_count("every", every)
+        every = check_count("every", every)
         env, picture = self._recorded()
         pictures: list[np.ndarray] = []
         key_seed, key_act = jax.random.split(jax.random.fold_in(jax.random.key(seed), _EVALUATION))

@@ -75,7 +75,7 @@ def log_ball_mass(dimension: int, radius: Scalar, distance: Scalar, variance: Sc
 
     The sum is cut off at its far end, so that the result is never too large.
     """
-    check_count("dimension", dimension)
+    dimension = check_count("dimension", dimension)
     check_positive("radius", radius)
     check_positive("variance", variance)
     x, rate = radius**2 / (2 * variance), distance**2 / (2 * variance)
@@ -136,7 +136,7 @@ def theorem_weights(
     R_sample; its proof shows H times that.
     """
     check_positive("bound", bound)
-    check_count("num_episodes", num_episodes)
+    num_episodes = check_count("num_episodes", num_episodes)
     check_positive("decoupling_coefficient", decoupling_coefficient)
     check_positive("prior_complexity", prior_complexity)
     feel_good_weight = math.sqrt(num_episodes * prior_complexity / (bound**2 * decoupling_coefficient))
@@ -168,7 +168,7 @@ def sampling_weights(
     The corollary's α_k = O(√(ln(dT)/K) H² k) leaves out the last term, which is the larger one while
     k < 4λ/(ηbH), about 10√K/H. Theorem 2 is not harmed: with its ε_k, Σ_k b H ε_k is of lower order.
     """
-    check_count("episodes", episodes)
+    episodes = check_count("episodes", episodes)
     slope = loss_weight / (4 * feel_good_weight) * bound**2 * horizon
     return np.asarray(slope * (np.asarray(episodes, float) - 1) + bound)
 
@@ -254,9 +254,9 @@ def corollary_bound(
 
 def check_sizes(dimension: int, horizon: int, num_episodes: int = 1) -> None:
     """d, H and K are counts, or a ValueError names the one that is not."""
-    check_count("dimension", dimension)
-    check_count("horizon", horizon)
-    check_count("num_episodes", num_episodes)
+    dimension = check_count("dimension", dimension)
+    horizon = check_count("horizon", horizon)
+    num_episodes = check_count("num_episodes", num_episodes)
 
 
 def _corollary_prior(dimension: int, horizon: int, num_episodes: int, given: Scalar | None) -> float:

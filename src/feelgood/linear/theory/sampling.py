@@ -56,7 +56,7 @@ def allowed_error(
     Above 1, as in the first d√ln(dT)/H episodes, it asks for nothing at all.
     """
     check_sizes(dimension, horizon, num_episodes)
-    check_count("episodes", episodes)
+    episodes = check_count("episodes", episodes)
     log_term = math.sqrt(math.log(dimension * horizon * num_episodes))
     return np.asarray(constant * dimension * log_term / (horizon * np.asarray(episodes, float)))
 
@@ -131,7 +131,7 @@ def _check_spectrum(
     error: ArrayLike, dimension: int, smallest: ArrayLike, largest: ArrayLike
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     check_positive("error", error)
-    check_count("dimension", dimension)
+    dimension = check_count("dimension", dimension)
     check_positive("smallest", smallest)
     arrays = np.broadcast_arrays(*(np.asarray(value, float) for value in (error, smallest, largest)))
     if np.any(arrays[2] < arrays[1]):

@@ -254,7 +254,7 @@ def test_commands_are_found_in_shell_and_in_text(tmp_path):
         "feelgood sweep --agent dqn --grid friction=1,2",
         "feelgood sweep --environment nowhere",
         "feelgood run atari --games chess",
-        "feelgood run atari --preset eta --hyper frictoin=1",
+        "feelgood run atari --preset frictions --hyper frictoin=1",
         "feelgood train --env CartPole-v1 --agent dqnn",
         "feelgood train --env CartPole-v1 --hyper frictoin=1",
         "feelgood train --env CartPole-v1 --config batchsize=1",

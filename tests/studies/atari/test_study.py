@@ -149,7 +149,7 @@ def test_given_options_replace_the_preset_s():
     assert study.mapping("options") == PRESETS["dopamine"]["options"]
 
 
-@pytest.mark.parametrize("preset", ["quick", "paper", "prioritized", "dopamine", "eta", "gamma"])
+@pytest.mark.parametrize("preset", ["quick", "paper", "prioritized", "dopamine", "feel_good_weights", "frictions"])
 def test_options_come_back_from_a_manifest_as_they_were(tmp_path, preset):
     paths = Path("a.csv"), Path("b.csv")
     study = AtariStudy(preset, hyper=("step_size=0.5",), reference=paths, checkpoints=False, config=("num_envs=40",))
@@ -179,14 +179,15 @@ def test_a_study_that_was_begun_with_other_defaults_does_not_go_on(tmp_path):
 
 
 def test_sensitivity_presets_are_those_of_the_paper():
-    eta, gamma = AtariStudy("eta"), AtariStudy("gamma")
-    assert eta.env_settings == gamma.env_settings == AtariStudy("prioritized").env_settings
-    assert (eta.games, eta.agents, gamma.games, gamma.agents) == (("alien",), ("fg_ulmcdqn",), ("alien",), ("ulmcdqn",))
-    weights = [dict(run.point) for run in atari.runs_of(eta) if run.seed == 0]
+    weighted, slowed = AtariStudy("feel_good_weights"), AtariStudy("frictions")
+    assert weighted.env_settings == slowed.env_settings == AtariStudy("prioritized").env_settings
+    assert weighted.games == slowed.games == ("alien",)
+    assert (weighted.agents, slowed.agents) == (("fg_ulmcdqn",), ("ulmcdqn",))
+    weights = [dict(run.point) for run in atari.runs_of(weighted) if run.seed == 0]
     assert weights == [{"feel_good_weight": weight} for weight in (1.0, 1e-2, 1e-3, 1e-4, 1e-5)]
-    frictions = [run.point["friction"] for run in atari.runs_of(gamma) if run.seed == 4]
+    frictions = [run.point["friction"] for run in atari.runs_of(slowed) if run.seed == 4]
     assert {1.0, 10.0} < set(frictions)
-    assert len(atari.runs_of(gamma)) == 5 * len(frictions)
+    assert len(atari.runs_of(slowed)) == 5 * len(frictions)
 
 
 def test_runs_have_atari_hyper_parameters_double_targets_and_the_requested_options():

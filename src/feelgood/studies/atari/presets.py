@@ -1,6 +1,7 @@
 """Presets of the Atari study: the protocols of `feelgood.protocols`, the paper's Figure 3, and a smoke test.
 
-`eta` and `gamma` are the paper's Figure 3 on Alien, with the recommended protocol. `quick` is the smoke test.
+`feel_good_weights` and `frictions` are the paper's Figure 3 on Alien, with the recommended protocol. `quick` is the
+smoke test.
 """
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -14,11 +15,11 @@ _RECOMMENDED = {**_PAPER, **ATARI[DEFAULT_PRESET]}
 PRESETS: dict[str, dict[str, Any]] = {
     **{name: {**_PAPER, **protocol} for name, protocol in ATARI.items()},
     # The paper's sweep.
-    "eta": changed(
+    "feel_good_weights": changed(
         _RECOMMENDED, games=("alien",), agents=("fg_ulmcdqn",), vary=("feel_good_weight=1,1e-2,1e-3,1e-4,1e-5",)
     ),
     # The paper reports that very high and very low values fail, but names only 1 and 10.
-    "gamma": changed(_RECOMMENDED, games=("alien",), agents=("ulmcdqn",), vary=("friction=100,10,1,0.1,0.01",)),
+    "frictions": changed(_RECOMMENDED, games=("alien",), agents=("ulmcdqn",), vary=("friction=100,10,1,0.1,0.01",)),
     "quick": changed(
         {**_PAPER, **ATARI["paper"]},
         games=("freeway",),

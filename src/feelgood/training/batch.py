@@ -99,6 +99,7 @@ def run_batch(
     curves: Any = None
     done: Any = 0
     if path is not None and path.exists():
+        checkpoint.check_label(path, label)
         shapes = jax.eval_shape(start, keys, hyper)
         curves = allocate(jax.eval_shape(advance, shapes[0], hyper, jnp.int32(0))[1])
         like = (*jax.eval_shape(cut, shapes), curves, np.int64(0))

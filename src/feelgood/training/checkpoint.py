@@ -43,6 +43,16 @@ def save(path: Path, tree: Any, label: str, *, keep_previous: bool = False) -> N
     atomically(path, write)
 
 
+def check_label(path: Path, label: str) -> None:
+    """Requires that the checkpoint at `path`, if there is one, has this label; `load` handles damaged files.
+
+    This takes no time, so that the folder of another run is refused before anything is compiled.
+    """
+    with suppress(_Damaged):
+        if path.exists():
+            _read(path, label)
+
+
 def load(path: Path, like: Any, label: str) -> Any:
     """Reads a pytree with the structure, shapes and dtypes of `like`; if damaged, the one before, with a warning.
 
@@ -63,15 +73,22 @@ class _Damaged(ValueError):
     """A file that is not a checkpoint, or no longer."""
 
 
-def _load(path: Path, like: Any, label: str) -> Any:
-    leaves, structure = jax.tree.flatten(like)
+def _read(path: Path, label: str, *, with_arrays: bool = False) -> list[np.ndarray]:
+    """Checks the label of a checkpoint and returns its arrays if `with_arrays`."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            found, arrays = str(file["label"]), [file[name] for name in file.files if name != "label"]
+            names = [name for name in file.files if name != "label"] if with_arrays else []
+            found, arrays = str(file["label"]), [file[name] for name in names]
     except Exception as error:  # a damaged archive may raise anything
         raise _Damaged(f"checkpoint {path} cannot be read ({error}); delete it to start this part again") from error
     if found != label:
         raise ValueError(f"checkpoint {path} belongs to another run: it was written for {found}, not {label}")
+    return arrays
+
+
+def _load(path: Path, like: Any, label: str) -> Any:
+    leaves, structure = jax.tree.flatten(like)
+    arrays = _read(path, label, with_arrays=True)
     if len(arrays) != len(leaves):
         raise ValueError(f"checkpoint {path} does not fit: found {len(arrays)} arrays, expected {len(leaves)}")
     restored = []

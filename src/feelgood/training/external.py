@@ -8,10 +8,12 @@ import jax
 
 from feelgood.agents import Agent, Spaces, constant
 from feelgood.envs.external import ExternalEnvironment
+from feelgood.training.checkpoint import check_label
 from feelgood.training.config import ExternalConfig
 from feelgood.training.curve import Point
 from feelgood.training.external_run import Outcome, Run
 from feelgood.training.external_steps import external_steps
+from feelgood.training.journal import state_of
 from feelgood.typing import Scalar
 
 
@@ -58,11 +60,14 @@ def train(
     """
     if num_evaluators is None:
         num_evaluators = 1 if jax.default_backend() == "cpu" else 4
+    label = f"{label} seed {seed} {config}"
+    if folder is not None:
+        check_label(state_of(folder), label)
     steps = external_steps(environment, make_agent, config, hyper, schedule)
     run = Run(environment, steps, config, hyper, seed, num_evaluators, report, tick, say)
     try:
         if folder is not None:
-            run.keep(folder, f"{label} seed {seed} {config}", checkpoint_seconds)
+            run.keep(folder, label, checkpoint_seconds)
         return run.go()
     finally:
         run.close()

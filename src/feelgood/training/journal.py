@@ -23,6 +23,11 @@ from feelgood.training import checkpoint
 _CHECKSUM = 4  # bytes
 
 
+def state_of(folder: Path) -> Path:
+    """The file of a run's checkpoint."""
+    return folder / "state.npz"
+
+
 def _checksum(index: int, data: bytes) -> bytes:
     return zlib.crc32(data, index & 0xFFFFFFFF).to_bytes(_CHECKSUM, "little")
 
@@ -45,7 +50,7 @@ class Journal:
         self._shape, self._dtype = tuple(row.shape), np.dtype(row.dtype)
         self._row_bytes = int(np.prod(self._shape)) * self._dtype.itemsize
         self._evaluated: list[int] = []
-        self._state, self._frames, self._folder = folder / "state.npz", folder / "frames.bin", folder
+        self._state, self._frames, self._folder = state_of(folder), folder / "frames.bin", folder
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.glob("*.partial"):  # left by a killed process
             path.unlink(missing_ok=True)

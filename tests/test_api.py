@@ -19,6 +19,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import feelgood
+from compiled import compiled_once
 from feelgood import api, networks, objectives, samplers
 from feelgood.agents import ZOO, Options, Spaces, anneal, atari_hyper, make_agent, value_agent
 from feelgood.cli.train import TrainOptions
@@ -72,9 +73,16 @@ def outside():
 
 
 @pytest.fixture(scope="module")
-def inside():
+def compiled():
+    """The compiled functions of `inside`."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def inside(compiled):
     """Two seeds of a functional environment."""
-    return feelgood.train("dqn", nchain(4), seeds=(7, 8), hyper={"step_size": 0.02}, **TINY)
+    with compiled_once(compiled):
+        return feelgood.train("dqn", nchain(4), seeds=(7, 8), hyper={"step_size": 0.02}, **TINY)
 
 
 def test_importing_feelgood_loads_neither_jax_nor_gymnasium():
@@ -298,25 +306,27 @@ def test_functional_environments_train_as_batches_of_runs_do(inside):
     np.testing.assert_allclose(column("training_return")[:, 1:], means, rtol=1e-6)
 
 
-def test_runs_inside_xla_are_stopped_and_go_on_from_their_folder(inside, tmp_path, capsys):
+def test_runs_inside_xla_are_stopped_and_go_on_from_their_folder(inside, compiled, tmp_path, capsys):
     def stop(seed, row):
         if (seed, row["step"]) == (8, 50):
             signal.raise_signal(signal.SIGINT)
 
     told = []
     train = partial(feelgood.train, "dqn", nchain(4), seeds=(7, 8), hyper={"step_size": 0.02}, folder=tmp_path, **TINY)
-    with pytest.raises(Interrupted):
+    with compiled_once(compiled), pytest.raises(Interrupted):
         train(callback=stop)
     assert {path.name for path in tmp_path.iterdir()} - {".lock"} == {"runs.checkpoint"}
     capsys.readouterr()
-    result = train(callback=lambda seed, row: told.append((row["step"], seed)))
-    said = capsys.readouterr().err
+    with compiled_once(compiled):
+        result = train(callback=lambda seed, row: told.append((row["step"], seed)))
+        said = capsys.readouterr().err
+        again = train()  # nothing is left to do
     assert said.startswith(f"continuing from {tmp_path / 'runs.checkpoint'}\n")
     assert "nchain-4 dqn: seed 8, step 100, return " in said
     # Rows from before the stop are reported again, so that a table made of reports is complete.
     assert told == [(step, seed) for step in (0, 50, 100) for seed in (7, 8)]
     pd.testing.assert_frame_equal(feelgood.load_results(tmp_path), inside.curve)
-    for found in (result, train()):  # the second time, nothing is left to do
+    for found in (result, again):
         pd.testing.assert_frame_equal(found.curve, inside.curve)
         for policy, expected in zip(found.policies, inside.policies, strict=True):
             assert eqx.tree_equal(policy.state, expected.state)

@@ -101,11 +101,11 @@ def test_a_round_of_the_released_mala_is_that_of_a_plain_loop(correct, weight):
     term = None if weight is None else FeelGood(weight, capacity=6)
     algorithm = released.mala(model, heat, term, correct=correct)
     rng = np.random.default_rng(0)
-    state = algorithm.init(jax.random.key(0))
+    state, learn = algorithm.init(jax.random.key(0)), jax.jit(algorithm.learn)
     seen = rng.normal(size=(6, 2)).astype(np.float32)
     for x in seen:
         action, reward = jnp.int32(rng.integers(2)), jnp.float32(rng.normal())
-        state = algorithm.learn(jax.random.key(1), state, Context(jnp.asarray(x)[None]), action, reward)
+        state = learn(jax.random.key(1), state, Context(jnp.asarray(x)[None]), action, reward)
     if term is not None:
         assert isinstance(state.past, Past)
     precision, mean = np.asarray(state.statistics.precision, float), np.asarray(state.statistics.mean, float)
@@ -128,7 +128,7 @@ def test_a_round_of_the_released_mala_is_that_of_a_plain_loop(correct, weight):
         log_ratio = (value - new[0] + (forth - back) / (4 * tau)) / (heat if correct else 1)
         if np.log(float(jax.random.uniform(key_accept))) < log_ratio:
             w, value, gradient = y, *new
-    theta = algorithm.choose(key, state, Context(jnp.ones((1, 2))))[1].chain.params
+    theta = jax.jit(algorithm.choose)(key, state, Context(jnp.ones((1, 2))))[1].chain.params
     np.testing.assert_allclose(theta, w, rtol=1e-3, atol=1e-4)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import feelgood
 from feelgood.envs import Environment, Spec, Step
 
-LENGTH, LIMIT = 4, 12  # a corridor to leave as fast as one can, and the steps that there are for it
+LENGTH, LIMIT = 4, 12  # a corridor to leave as fast as possible, and the most steps of an episode
 
 
 def reset(key):
@@ -21,9 +21,9 @@ def step(key, state, action):
     return (place, time), Step(jax.nn.one_hot(place, LENGTH + 1), jnp.float32(-1), out, ~out & (time == LIMIT))
 
 
-def main(num_steps: int = 400, seeds=(0, 1)):
+def main(agent: str = "ensemble_dqn", num_steps: int = 400, seeds=(0, 1)):
     corridor = Environment(reset, step, Spec((LENGTH + 1,), np.dtype(np.float32), 2, LIMIT, name="corridor"))
-    result = feelgood.train("ensemble_dqn", corridor, num_steps=num_steps, seeds=seeds, evaluation_period=100)
+    result = feelgood.train(agent, corridor, num_steps=num_steps, seeds=seeds, evaluation_period=100)
     print(result.curve[["seed", "step", "return"]].to_string(index=False))
     return result
 

@@ -1,11 +1,11 @@
-"""The default agent on a Gymnasium environment of your own; the policy is kept, loaded again and put to use."""
+"""The default agent on a Gymnasium environment of your own; the policy is saved, loaded and used."""
 
 import gymnasium
 import numpy as np
 
 import feelgood
 
-LENGTH = 4  # a corridor to leave as fast as one can
+LENGTH = 4  # a corridor to leave as fast as possible
 
 
 class Corridor(gymnasium.Env):
@@ -20,9 +20,9 @@ class Corridor(gymnasium.Env):
         return self.place, -1.0, self.place == LENGTH, False, {}
 
 
-def main(num_steps: int = 1000, folder: str = "runs/corridor"):
+def main(agent: str = "ensemble_dqn", num_steps: int = 1000, folder: str = "runs/corridor"):
     gymnasium.register("Corridor-v0", Corridor, max_episode_steps=12)
-    feelgood.train("ensemble_dqn", "Corridor-v0", num_steps=num_steps).save(folder)
+    feelgood.train(agent, "Corridor-v0", num_steps=num_steps).save(folder)
     policy = feelgood.load_policy(folder)
     print("it goes", ["left", "right"][int(policy(np.eye(LENGTH + 1)[0]))], "and earns", policy.evaluate(5))
     return policy

@@ -44,13 +44,13 @@ def test_the_posterior_of_arms_is_the_exact_one():
 
 
 def test_the_corridor_inside_xla_is_trained_on():
-    curve = load("own_environment").main(num_steps=100).curve  # the page quickstart learns the same corridor
+    curve = load("own_environment").main("dqn", num_steps=100).curve  # on quickstart ensemble_dqn learns it
     assert curve.groupby("seed")["step"].max().to_dict() == {0: 100, 1: 100}
     assert curve["finite"].all()
 
 
 def test_the_corridor_of_gymnasium_is_trained_on_and_its_policy_kept(tmp_path):
-    policy = load("own_gymnasium").main(num_steps=64, folder=str(tmp_path))
+    policy = load("own_gymnasium").main("dqn", num_steps=64, folder=str(tmp_path))  # the README trains ensemble_dqn
     assert set(policy.evaluate(3)) <= {float(-steps) for steps in range(4, 13)}
     assert int(policy(np.eye(5)[0])) in (0, 1)
 

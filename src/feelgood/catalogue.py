@@ -46,10 +46,10 @@ def _documented(name: str, thing: Any) -> Entry:
     return _entry(name, inspect.getdoc(thing) or "")
 
 
-def _returning(kind: type, room: Any) -> Iterable[tuple[str, Callable]]:
+def _returning(kind: type, module: Any) -> Iterable[tuple[str, Callable]]:
     """The public functions of a module that return `kind`, by name."""
-    for name in room.__all__:
-        thing = getattr(room, name)
+    for name in module.__all__:
+        thing = getattr(module, name)
         if inspect.isfunction(thing) and inspect.signature(thing).return_annotation is kind:
             yield name, thing
 

@@ -1,4 +1,4 @@
-"""The types every room shares."""
+"""Types that all packages share."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias

@@ -30,11 +30,11 @@ def completion(arguments: Sequence[str]) -> None:
 
 def flags_of(command: str) -> list[str]:
     """Long options of a command: those of `COMMAND_parser`, or of the dataclass `CommandOptions`, in its module."""
-    room, function = home_of(command)
-    if hasattr(room, f"{function}_parser"):
-        actions = getattr(room, f"{function}_parser")()._actions
+    module, function = home_of(command)
+    if hasattr(module, f"{function}_parser"):
+        actions = getattr(module, f"{function}_parser")()._actions
         return sorted(word for action in actions for word in action.option_strings if word.startswith("--"))
-    return _fields(getattr(room, f"{function.title()}Options", None))
+    return _fields(getattr(module, f"{function.title()}Options", None))
 
 
 def _fields(options: Any) -> list[str]:

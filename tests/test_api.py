@@ -498,9 +498,13 @@ def test_control_names_members_of_the_zoo_and_their_hyper_parameters():
         ("dqn", levers, {"seeds": -1}, "seeds must be a whole number of at least 0, got -1"),
         ("dqn", levers, {"env_settings": {"x": 1}}, "env_settings must be empty unless env is a name"),
         ("dqn", nchain(4), {"num_envs": 2}, "setting must be one of"),
+        (own_agent, levers, {}, "hyper must have 'step_size', which the agent reads, got {}"),
+        (own_agent, nchain(4), {"hyper": {"step": 1.0}}, "hyper must have 'step_size', .* got {'step': 1.0}"),
+        (lambda spaces: None, levers, {}, r"agent must be a function \(spaces, hyper\) .*: too many positional"),
+        (lambda spaces, hyper: 3, nchain(4), {}, "agent must be a function .*, got one that returns 3"),
     ],
 )
-def test_mismatched_shapes_are_named_before_anything_runs(agent, env, settings, message):
+def test_wrong_arguments_are_refused_before_anything_runs(agent, env, settings, message):
     with pytest.raises(ValueError, match=message):
         feelgood.train(agent, env, **settings)
 

@@ -179,7 +179,8 @@ def check_training(words: list[str]) -> None:
     options = by_tyro(TrainOptions, words)
     if options is not None:
         for env, agent in options.pairs():
-            api.prepare(agent, env, hyper=options.hyper_parameters(), config=options.settings())
+            hyper, chosen, config = options.hyper_parameters(), options.agent_options(), options.settings()
+            api.prepare(agent, env, hyper=hyper, options=chosen, config=config)
 
 
 def check_rest(command: str, words: list[str]) -> None:
@@ -187,9 +188,9 @@ def check_rest(command: str, words: list[str]) -> None:
     from feelgood.cli.completion import SHELLS
     from feelgood.report import kinds as charts
 
-    room, function = home_of(command)
+    module, function = home_of(command)
     try:
-        chosen = getattr(room, f"{function}_parser")().parse_args(words)
+        chosen = getattr(module, f"{function}_parser")().parse_args(words)
     except SystemExit:  # its help
         return
     if command == "list" and chosen.kind is not None:
@@ -258,6 +259,7 @@ def test_commands_are_found_in_shell_and_in_text(tmp_path):
         "feelgood train --env CartPole-v1 --agent dqnn",
         "feelgood train --env CartPole-v1 --hyper frictoin=1",
         "feelgood train --env CartPole-v1 --config batchsize=1",
+        "feelgood train --env CartPole-v1 --agent ensemble_dqn --options critic=quantile",
         "feelgood train --env NoSuchTask-v1",
         "feelgood train",
         "feelgood plot results/nchain --kind pie",
@@ -300,8 +302,8 @@ def test_every_agent_has_its_command_on_the_page_of_agents():
 def test_every_public_module_is_in_the_reference():
     """Modules below the command line and the studies that say what is public, but for what packages hand on."""
     documented = {name for page in DOCS for name in re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE)}
-    rooms = ["samplers", "agents", "envs", "envs.external", "replay", "objectives", "networks", "training", "linear"]
-    rooms += [
+    names = ["samplers", "agents", "envs", "envs.external", "replay", "objectives", "networks", "training", "linear"]
+    names += [
         "api",
         "runs.store",
         "statistics",
@@ -310,11 +312,11 @@ def test_every_public_module_is_in_the_reference():
         "training.policy_files",
         "envs.diagnostic",
     ]
-    rooms += [f"linear.{path.stem}" for path in (ROOT / "src/feelgood/linear").glob("*.py") if _is_room(path)]
-    assert {f"feelgood.{room}" for room in rooms} <= documented
+    names += [f"linear.{path.stem}" for path in (ROOT / "src/feelgood/linear").glob("*.py") if _is_public(path)]
+    assert {f"feelgood.{name}" for name in names} <= documented
 
 
-def _is_room(path: Path) -> bool:
+def _is_public(path: Path) -> bool:
     """Whether `feelgood.linear` hands a module on as such."""
     tree = ast.parse((path.parent / "__init__.py").read_text())
     imported = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "feelgood.linear"]
@@ -400,14 +402,14 @@ def test_the_reference_of_the_site_has_every_public_name(site):
     told = "".join(page.read_text() for page in (site / "reference").glob("*.html"))
     known = set(re.findall(r'id="(feelgood[\w.]*)"', told))
     packages = [getattr(feelgood, name) for name in feelgood.__all__]
-    rooms = [api, external, store, *(package for package in packages if hasattr(package, "__all__"))]
+    modules = [api, external, store, *(package for package in packages if hasattr(package, "__all__"))]
     missing = []
-    for room in rooms:
-        for name in room.__all__:
+    for module in modules:
+        for name in module.__all__:
             # A function that has its module's name is told of there.
-            home = getattr(getattr(room, name), "__module__", room.__name__)
-            if not {f"{room.__name__}.{name}", f"{home}.{name}"} & known:
-                missing.append(f"{room.__name__}.{name}")
+            home = getattr(getattr(module, name), "__module__", module.__name__)
+            if not {f"{module.__name__}.{name}", f"{home}.{name}"} & known:
+                missing.append(f"{module.__name__}.{name}")
     assert not missing
     assert {"feelgood.training.policy.Policy", "feelgood.training.policy_files.load_policy"} <= known
     face = {name for name in feelgood.__all__ if not isinstance(getattr(feelgood, name), types.ModuleType)}

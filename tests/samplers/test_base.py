@@ -310,6 +310,14 @@ def test_an_update_without_parameters_is_refused_in_a_sentence():
     ("changes", "message"),
     [
         ({"sampler": "langevin"}, r"sampler must be a Sampler such as samplers.langevin\(0.1\), got 'langevin'"),
+        (
+            {"sampler": samplers.Sampler(lambda params: params, lambda key, state, potential: (state, None))},
+            "result of a sampler's init must be a SamplerState, got",
+        ),
+        (
+            {"sampler": samplers.Sampler(samplers.SamplerState, lambda key, state, potential: state)},
+            "first result of a sampler's step must be a SamplerState, and the second an Info, got",
+        ),
         ({"key": 3}, r"key must be a JAX key such as jax.random.key\(0\), got 3"),
         ({"potential": lambda w: w**2}, r"potential must return a number, an array of shape \(\), got shape \(2,\)"),
     ],

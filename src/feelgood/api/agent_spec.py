@@ -1,5 +1,6 @@
 """The agent to train, and checks of the arguments of `feelgood.train`."""
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from types import NoneType
@@ -70,6 +71,29 @@ def agent_spec(agent: str | MakeAgent, hyper, options: Options, own: Mapping[str
     whole |= given
     options = complete(agent, options)
     return AgentSpec(agent, zoo_agent(agent, options), whole, options, schedule)
+
+
+class _Given(dict):
+    """Hyper-parameters that name a missing one in a sentence."""
+
+    def __missing__(self, name: str):
+        raise ValueError(f"hyper must have {name!r}, which the agent reads, got {dict(self)!r}")
+
+
+def check_agent(spec: AgentSpec, spaces: Spaces) -> None:
+    """Makes the agent once, so that errors are raised before anything runs.
+
+    Raises:
+      ValueError: if a hyper-parameter is missing or not valid, or your own function does not return an `Agent`.
+    """
+    allowed = "a function (spaces, hyper) that returns a feelgood.agents.Agent"
+    try:
+        inspect.signature(spec.make).bind(spaces, spec.hyper)
+    except TypeError as error:
+        raise ValueError(f"agent must be {allowed}, got {spec.make!r}: {error}") from error
+    made = spec.make(spaces, _Given(spec.schedule(dict(spec.hyper), 0.0)))
+    if not isinstance(made, Agent):
+        raise ValueError(f"agent must be {allowed}, got one that returns {made!r}")
 
 
 def label_of(spec: AgentSpec, *facts: Any) -> str:

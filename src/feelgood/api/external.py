@@ -14,6 +14,7 @@ from feelgood.api.agent_spec import (
     AgentSpec,
     MakeAgent,
     agent_spec,
+    check_agent,
     check_kinds,
     config_of,
     label_of,
@@ -130,7 +131,7 @@ def prepare(
     if is_atari:
         own = {name: atari_hyper(name, origin.settings["pixel_scale"], options.form) for name in ZOO}
     spec = agent_spec(agent, hyper, options, own, schedule)
-    spec.make(spaces_of(environment), schedule(dict(spec.hyper), 0.0))  # refuses bad hyper-parameters
+    check_agent(spec, spaces_of(environment))
     defaults: dict[str, Any] = {}
     if is_atari:
         defaults = {**protocol["config"]}

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 
 from feelgood.agents import ZOO
-from feelgood.api.agent_spec import AgentSpec, config_of, label_of
+from feelgood.api.agent_spec import AgentSpec, check_agent, config_of, label_of
 from feelgood.api.result import Result
 from feelgood.envs import Environment
 from feelgood.envs.external import functional_as_external
 from feelgood.envs.rules import random_return
 from feelgood.runs.identity import identity
 from feelgood.training.batch import Curves, run_batch
-from feelgood.training.functional import FunctionalConfig, Record, trainer
+from feelgood.training.functional import FunctionalConfig, Record, spaces_of, trainer
 from feelgood.training.policy import Origin
 
 
@@ -38,6 +38,7 @@ def train_functional(
 ) -> Result:
     """Trains all seeds at once."""
     name = environment.spec.name
+    check_agent(spec, spaces_of(environment))
     external, origin = functional_as_external(environment), Origin("own", name)
     trains = trainer(environment, spec.make, config, spec.schedule)
     random = {"random_return": random_return(environment)}

@@ -267,13 +267,16 @@ def sample(
         sampler = sampler.fixed(evaluate)
 
     def advance(state: SamplerState, key: PRNGKey):
-        return sampler.step(key, state, evaluate)
+        moved = sampler.step(key, state, evaluate)
+        check_kind("first result of a sampler's step", moved[0], SamplerState, "a SamplerState, and the second an Info")
+        return moved
 
     def keep(state: SamplerState, keys):
         state, infos = jax.lax.scan(advance, state, keys)
         return state, (state.params, jax.tree.map(lambda leaf: leaf[-1], infos))
 
     state = sampler.init(moving)
+    check_kind("result of a sampler's init", state, SamplerState, "a SamplerState")
     if burn_in:
         key, key_burn_in = jax.random.split(key)
         forget = lambda state, key: (advance(state, key)[0], None)

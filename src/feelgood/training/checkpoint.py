@@ -91,7 +91,7 @@ def _load(path: Path, like: Any, label: str) -> Any:
     arrays = _read(path, label, with_arrays=True)
     if len(arrays) != len(leaves):
         raise ValueError(f"checkpoint {path} does not fit: found {len(arrays)} arrays, expected {len(leaves)}")
-    restored = []
+    restored: list[Any] = []
     for array, leaf in zip(arrays, leaves, strict=True):
         expected = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
         if array.shape != expected.shape or array.dtype != expected.dtype:

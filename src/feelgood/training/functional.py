@@ -93,6 +93,13 @@ class Trainer(NamedTuple):
     advance: Callable[[RunState, Any, Any], tuple[RunState, Record]]
 
 
+def spaces_of(environment: Environment) -> Spaces:
+    """The spaces for which an agent is made."""
+    spec = environment.spec
+    bound = observation_bound(spec.observation_low, spec.observation_high)
+    return Spaces(spec.observation_shape, spec.num_actions, environment.decode, spec.is_one_hot, bound)
+
+
 def trainer(
     environment: Environment,
     make_agent: Callable[[Spaces, Any], Agent],
@@ -116,8 +123,7 @@ def trainer(
     max_steps = spec.max_episode_steps
     check_environment(environment)
     storage = _storage(environment, config)
-    bound = observation_bound(spec.observation_low, spec.observation_high)
-    spaces = Spaces(spec.observation_shape, spec.num_actions, environment.decode, spec.is_one_hot, bound)
+    spaces = spaces_of(environment)
     num_blocks = config.evaluation_period // config.train_frequency
 
     def init(key: PRNGKey, hyper: Any) -> RunState:

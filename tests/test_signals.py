@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -79,21 +80,26 @@ def test_training_on_external_environments_stops_on_sigterm_and_goes_on(tmp_path
     assert "continuing from step" in said
 
 
-@pytest.mark.parametrize(
-    ("signum", "delay"), [(signal.SIGINT, 0.3), (signal.SIGINT, 1.5), (signal.SIGTERM, 0.8), (signal.SIGTERM, 1.8)]
-)
-def test_a_signal_in_the_first_seconds_is_never_swallowed(tmp_path, signum, delay):
+def test_a_signal_in_the_first_seconds_is_never_swallowed(tmp_path):
     # SIGINT is ignored at first, as in a shell's background processes, so one that came earlier would have no effect.
-    process = start(*nchain(tmp_path), preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
-    wait_for(process, lambda: hears(process.pid, signum))
-    time.sleep(delay)
-    process.send_signal(signum)
-    _, said = process.communicate(timeout=GUARD)
-    assert process.returncode in (128 + signum, -signum)
-    # Python reports a signal that lands in JAX's garbage-collection callback, and goes on; nothing else may be there.
-    ours, *ignored = said.split("Exception ignored in")
-    assert "Traceback" not in ours
-    assert all("_xla_gc_callback" in report and report.count("Traceback") == 1 for report in ignored)
+    ignored_at_first = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sent = [(signal.SIGINT, 0.3), (signal.SIGINT, 1.5), (signal.SIGTERM, 0.8), (signal.SIGTERM, 1.8)]
+    processes = [start(*nchain(tmp_path / str(i)), preexec_fn=ignored_at_first) for i in range(len(sent))]
+
+    def send(process, signum, delay):
+        wait_for(process, lambda: hears(process.pid, signum))
+        time.sleep(delay)
+        process.send_signal(signum)
+        _, said = process.communicate(timeout=GUARD)
+        assert process.returncode in (128 + signum, -signum)
+        # Python reports a signal that lands in JAX's garbage-collection callback, and goes on; nothing else may be
+        # there.
+        ours, *ignored = said.split("Exception ignored in")
+        assert "Traceback" not in ours
+        assert all("_xla_gc_callback" in report and report.count("Traceback") == 1 for report in ignored)
+
+    with ThreadPoolExecutor(len(sent)) as pool:
+        list(pool.map(send, processes, *zip(*sent, strict=True)))
 
 
 EXECUTED = """

@@ -1,5 +1,6 @@
 """Algorithm 1 against closed forms and a NumPy recomputation."""
 
+import functools
 import subprocess
 import sys
 
@@ -36,7 +37,9 @@ def some_data(mdp=MDP, num_episodes=200, seed=0):
     return jax.jit(lambda *episodes: jax.lax.scan(add, empty, episodes)[0])(states, actions, paid), past
 
 
-DATA, PAST = some_data()
+@functools.cache  # not at import, which every worker does
+def stored():
+    return some_data()
 
 
 def least_squares(past, ridge, features=FEATURES, horizon=3):
@@ -50,8 +53,8 @@ def least_squares(past, ridge, features=FEATURES, horizon=3):
     return np.array(ws)
 
 
-def plans(learner, num, data=DATA, first=1, key=0):
-    state = learner.init()
+def plans(learner, num, data=None, first=1, key=0):
+    state, data = learner.init(), stored()[0] if data is None else data
     keys = jax.random.split(jax.random.key(key), num)
     return jax.jit(jax.vmap(lambda key: learner.plan(key, state, data, jnp.int32(first))))(keys)
 
@@ -69,7 +72,7 @@ def test_cold_draws_are_least_squares_value_iteration():
     )
     plan = plans(learner, 1)
     assert plan.facts.num_gradients.tolist() == [0]
-    expected = least_squares(PAST, 1 / (2 * eta * variance))
+    expected = least_squares(stored()[1], 1 / (2 * eta * variance))
     np.testing.assert_allclose(plan.state.params[0], expected, rtol=2e-3, atol=2e-3)
     values = np.stack([np.clip(FEATURES @ w, 0, 3 - h) for h, w in enumerate(expected)])
     np.testing.assert_allclose(plan.values[0], values, rtol=2e-3, atol=2e-3)
@@ -79,9 +82,9 @@ def test_exact_draws_without_feel_good_centre_on_least_squares():
     eta, variance = 0.1, 2.0
     learner = ase.lsvi_ase(MDP.features, 3, schemes.exact(), num_updates=1, loss_weight=eta, prior_variance=variance)
     last = np.asarray(plans(learner, 20_000).state.params[:, 2], np.float64)
-    phi = np.array([FEATURES[s[2], a[2]] for s, a, _ in PAST])
+    phi = np.array([FEATURES[s[2], a[2]] for s, a, _ in stored()[1]])
     covariance = np.linalg.inv(2 * eta * phi.T @ phi + np.eye(3) / variance)
-    expected = least_squares(PAST, 1 / (2 * eta * variance))[2]
+    expected = least_squares(stored()[1], 1 / (2 * eta * variance))[2]
     error = (last.mean(0) - expected) / np.sqrt(np.diag(covariance) / len(last))
     assert np.abs(error).max() < 4.5
     np.testing.assert_allclose(np.cov(last.T), covariance, rtol=0.08, atol=0.01)
@@ -152,7 +155,7 @@ def test_every_scheme_reaches_the_exact_posterior_and_counts_its_gradients(
 def test_stages_start_where_they_stopped():
     learner = ase.lsvi_ase(MDP.features, 3, schemes.lmc(1e-7), num_updates=2, loss_weight=0.1)
     start = jnp.arange(9.0).reshape(3, 3)
-    plan = jax.jit(learner.plan)(jax.random.key(0), samplers.SamplerState(start), DATA, jnp.int32(0))
+    plan = jax.jit(learner.plan)(jax.random.key(0), samplers.SamplerState(start), stored()[0], jnp.int32(0))
     np.testing.assert_allclose(plan.state.params, start, atol=0.02)
     assert not np.array_equal(plan.state.params, start)
     np.testing.assert_array_equal(learner.init().params, np.zeros((3, 3)))
@@ -164,7 +167,7 @@ def test_momentum_is_kept_if_requested():
     options = {"loss_weight": 0.1, "inverse_temperature": 1e9, "keep_momentum": True}
     once = ase.lsvi_ase(MDP.features, 3, schemes.ulmc(0.3, 0.1, form="splitting"), num_updates=8, **options)
     twice = ase.lsvi_ase(MDP.features, 3, schemes.ulmc(0.3, 0.1, form="splitting"), num_updates=4, **options)
-    last = lambda learner, state: learner.plan(jax.random.key(0), state, DATA, jnp.int32(0)).state
+    last = lambda learner, state: learner.plan(jax.random.key(0), state, stored()[0], jnp.int32(0)).state
     state = last(twice, last(twice, twice.init()))
     np.testing.assert_allclose(state.params[2], last(once, once.init()).params[2], rtol=1e-3, atol=1e-3)
     forgetful = ase.lsvi_ase(
@@ -214,11 +217,11 @@ def test_measurements_are_recorded_for_each_stage():
         MDP.features, 3, schemes.lmc(), num_updates=4, loss_weight=0.5, prior_variance=1.0, measure=measure
     )
     start = jnp.ones((3, 3)) * jnp.arange(3.0)[:, None]
-    plan = jax.jit(learner.plan)(jax.random.key(0), samplers.SamplerState(start), DATA, jnp.int32(0))
+    plan = jax.jit(learner.plan)(jax.random.key(0), samplers.SamplerState(start), stored()[0], jnp.int32(0))
     mean, began, steps = plan.facts.measured
     np.testing.assert_array_equal(began, start)
     np.testing.assert_array_equal(steps, [4, 4, 4])
-    np.testing.assert_allclose(mean[2], least_squares(PAST, 1.0)[2], rtol=1e-3)
+    np.testing.assert_allclose(mean[2], least_squares(stored()[1], 1.0)[2], rtol=1e-3)
 
 
 def test_zero_noise_and_plenty_of_data_give_the_optimal_policy_of_a_table():
@@ -269,11 +272,11 @@ def test_the_general_loss_is_that_of_the_stored_transitions():
         feel_good_weight=weight,
         prior_variance=variance,
     )
-    plan = learner.plan(jax.random.key(0), learner.init(), DATA, jnp.int32(first))
+    plan = learner.plan(jax.random.key(0), learner.init(), stored()[0], jnp.int32(first))
 
     def loss(params, h, value):
         total = sum(jnp.sum(leaf**2) for leaf in params.values()) / (2 * variance)
-        for s, a, r in PAST:
+        for s, a, r in stored()[1]:
             total += eta * (r[h] + value[s[h + 1]] - apply(params, MDP.features[s[h], a[h]])) ** 2
         bonus = jnp.max(jnp.stack([apply(params, phi) for phi in MDP.features[first]]))
         return total - (weight * bonus if h == 0 else 0.0)

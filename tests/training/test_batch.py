@@ -238,9 +238,10 @@ def test_a_checkpoint_of_another_batch_or_half_of_one_is_refused_and_kept(tmp_pa
         (seeds, {**hyper, "step_size": hyper["step_size"] * 2}, "batch"),
         (seeds, hyper, "another"),
     )
+    untraced = lambda *arguments: pytest.fail("traced before it was refused")
     for other_seeds, other_hyper, label in others:
         with pytest.raises(ValueError, match="belongs to another run"):
-            run_batch(one, num_chunks, other_seeds, other_hyper, label=label, path=path)
+            run_batch(one._replace(init=untraced), num_chunks, other_seeds, other_hyper, label=label, path=path)
     assert path.read_bytes() == stopped
     path.write_bytes(stopped[: len(stopped) // 2])
     with pytest.raises(ValueError, match=r"cannot be read .* delete it to start this part again"):

@@ -57,6 +57,9 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
     checkpoint.save(path, tree(), "this run")
     with pytest.raises(ValueError, match="belongs to another run: it was written for this run, not that run"):
         checkpoint.load(path, tree(), "that run")
+    with pytest.raises(ValueError, match="belongs to another run"):
+        checkpoint.check_label(path, "that run")
+    checkpoint.check_label(path, "this run")
     for change in (
         {"codes": jnp.arange(6, dtype=jnp.int32)},
         {"codes": jnp.arange(7, dtype=jnp.uint8)},

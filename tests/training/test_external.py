@@ -249,7 +249,7 @@ def test_a_run_that_dies_goes_on_from_its_last_checkpoint_with_agent_replay_and_
     np.testing.assert_array_equal(restored[0][3][:2, :4], curve[:2, :4])
     assert all(np.isfinite(point.return_) for point in outcome.curve)
     with pytest.raises(ValueError, match="belongs to another run"):
-        train(ENVIRONMENT, make_agent, TAKING_TURNS, HYPER, 4, **settings)
+        train(ENVIRONMENT, lambda *_: pytest.fail("made"), TAKING_TURNS, HYPER, 4, **settings)
     # A finished run keeps its agent, curve and best policy, and no frames.
     assert (tmp_path / "run" / "frames.bin").stat().st_size == 0
     assert (tmp_path / "run" / f"evaluating-{outcome.best_step}.npz").exists()

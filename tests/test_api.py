@@ -115,6 +115,33 @@ def test_the_curve_has_a_row_for_each_evaluation_in_the_order_reported(outside):
     assert seen == list(curve[["seed", "step", "return"]].itertuples(index=False, name=None))
 
 
+class Signal(Lever):
+    """The lever that pays is the parity of a whole number, which is shown."""
+
+    observation_space = gymnasium.spaces.Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time, self.sign = 0, int(seed or 0) % 4
+        return self.sign, {}
+
+    def step(self, action):
+        reward, self.sign, self.time = float(action == self.sign % 2), (self.sign + action + 1) % 4, self.time + 1
+        return self.sign, reward, self.time == 8, False, {}
+
+
+def test_learning_from_whole_numbers_is_learning_from_their_one_hot_vectors():
+    shown = lambda: gymnasium.wrappers.FlattenObservation(Signal())
+    settings = {"num_steps": 96, "seeds": 3, "options": {"hidden": (4,)}, "progress": False, **SMALL}
+    numbers, vectors = (feelgood.train("dqn", env, evaluation_period=48, **settings) for env in (Signal, shown))
+    assert vectors.policy.environment.frame_shape == (4,)
+    assert numbers.policy.environment.frame_shape == ()
+    of_numbers, of_vectors = numbers.policy.values(np.arange(4)), vectors.policy.values(np.eye(4))
+    assert of_numbers.std(0).min() > 0.01
+    np.testing.assert_allclose(of_numbers, of_vectors, rtol=1e-3, atol=1e-3)
+    assert list(numbers.curve["return"]) == list(vectors.curve["return"])
+
+
 def test_a_result_is_saved_with_a_figure_and_a_policy_for_each_seed(outside, inside, tmp_path):
     paths = inside.save(tmp_path)
     assert all(path.exists() for path in paths)

@@ -111,14 +111,29 @@ def test_all_games_of_the_paper_are_there_with_their_minimal_actions():
     assert atari("qbert").observation_shape == (4, 84, 84)
 
 
-def test_gymnasium_s_tasks_have_their_shapes_and_whole_numbers_become_codes():
+def test_gymnasium_s_tasks_have_their_shapes_and_whole_numbers_are_stored_as_they_are():
     cart = gym_environment("CartPole-v1")
     assert (cart.observation_shape, cart.num_actions, cart.frame_dtype) == ((4,), 2, np.dtype(np.float32))
     lake = gym_environment("FrozenLake-v1", is_slippery=False)
-    assert lake.observation_shape == (16,)
+    assert (lake.observation_shape, lake.frame_dtype, lake.is_one_hot) == ((), np.dtype(np.int32), True)
     env = lake.make(2, True)
-    np.testing.assert_array_equal(env.reset(seed=0)[0], np.eye(16)[[0, 0]])
-    np.testing.assert_array_equal(env.step(np.array([2, 1]))[0], np.eye(16)[[1, 4]])
+    np.testing.assert_array_equal(env.reset(seed=0)[0], [0, 0])
+    seen = env.step(np.array([2, 1]))[0]
+    np.testing.assert_array_equal(seen, [1, 4])
+    np.testing.assert_array_equal(lake.decode(seen), np.eye(16)[[1, 4]])
+
+
+def test_whole_numbers_from_another_start_are_flattened():
+    class Offset(Endless):
+        observation_space = gymnasium.spaces.Discrete(3, start=5)
+
+        def reset(self, *, seed=None, options=None):
+            return 6, {}
+
+    make = lambda n, training: SyncVectorEnv([Offset] * n, autoreset_mode=AutoresetMode.NEXT_STEP)
+    environment = vector_environment(make)
+    assert (environment.observation_shape, environment.is_one_hot) == ((3,), False)
+    np.testing.assert_array_equal(environment.make(2, True).reset()[0], np.eye(3)[[1, 1]])
 
 
 class Continuous(gymnasium.Env):

@@ -14,9 +14,9 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from PIL import Image
 
-from feelgood.agents import ZOO, Options, Spaces
+from feelgood.agents import ZOO, Options
 from feelgood.envs.external import gym_environment, vector_environment
-from feelgood.training.acting import policy_of
+from feelgood.training.acting import policy_of, spaces_of
 from feelgood.training.policy import Origin, Policy, make_environment, zoo_agent
 from feelgood.training.policy_files import find_policy, load_policy, save_policy
 
@@ -78,7 +78,7 @@ def untrained(agent="dqn", environment=None, origin=None, seeds=(0,), hidden=(4,
     origin = origin or Origin("gym", "feelgood-tests/Line-v0")
     environment, options = environment or make_environment(origin), Options(hidden=hidden, num_members=3)
     make = zoo_agent(agent, options)
-    one = make(Spaces(environment.observation_shape, environment.num_actions, environment.decode), ZOO[agent].hyper)
+    one = make(spaces_of(environment), ZOO[agent].hyper)
     states = [policy_of(one.init(jax.random.key(seed))) for seed in seeds]
     states = [jax.tree.map(lambda leaf: 3 * leaf, state) for state in states]
     state = states[0] if len(seeds) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
@@ -260,6 +260,17 @@ def test_a_policy_acts_without_its_environment_and_names_it_when_it_has_to_play(
             play()
 
 
+def test_a_policy_reads_whole_numbers_as_one_hot_vectors_also_without_its_environment(tmp_path):
+    policy = untrained(origin=Origin("gym", "FrozenLake-v1"))
+    expected = values(policy.state, np.eye(16))
+    assert expected.std(0).min() > 0.01  # states differ
+    save_policy(tmp_path, policy)
+    tamper(tmp_path, **ELSEWHERE)
+    for found in (policy, load_policy(tmp_path)):
+        np.testing.assert_allclose(found.values(np.arange(16)), expected, rtol=1e-4, atol=1e-4)
+        assert int(found(3)) == np.argmax(expected[3])
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -284,6 +295,13 @@ def test_a_policy_acts_without_its_environment_and_names_it_when_it_has_to_play(
         ),
         (
             {"frames": {"shape": [-2], "dtype": "float32", "num_actions": 2, "bound": []}, **ELSEWHERE},
+            "value in policy.json is not valid",
+        ),
+        (
+            {
+                "frames": {"shape": [], "dtype": "int32", "num_actions": 2, "bound": [1], "one_hot_length": 0},
+                **ELSEWHERE,
+            },
             "value in policy.json is not valid",
         ),
         ({"frames": None, **ELSEWHERE}, "env 'Line-v7' cannot be made"),

@@ -20,6 +20,7 @@ from feelgood.checks import check_choice, check_count, check_fraction, check_kin
 from feelgood.envs.base import Environment, check_environment, observation_bound
 from feelgood.envs.gym import GymEnv
 from feelgood.envs.images import image_decoder
+from feelgood.envs.indices import is_index, one_hot_decoder
 from feelgood.envs.priority import in_background
 from feelgood.envs.rules import check_playable
 from feelgood.signals import SECONDS_TO_STOP, SIGNALS
@@ -35,12 +36,8 @@ __all__ = [
 ]
 
 
-def _identity(observation: Any) -> Any:
-    return observation
-
-
-def _unchanged(reward: Any) -> Any:
-    return reward
+def _identity(array: Any) -> Any:
+    return array
 
 
 class ExternalEnvironment(NamedTuple):
@@ -62,6 +59,7 @@ class ExternalEnvironment(NamedTuple):
       steps_by_itself: whether its vector environments also have `send` and `recv`, the two halves of `step`, so that
         several of them can step at the same time.
       time_limit: steps after which it ends every episode; None if that is unknown.
+      is_one_hot: whether a frame is the index of the 1 in a one-hot observation, which `decode` returns.
     """
 
     name: str
@@ -71,11 +69,12 @@ class ExternalEnvironment(NamedTuple):
     num_actions: int
     stack: int = 1
     decode: Callable[[Array], Array] = _identity
-    transform_reward: Callable[[Array], Array] = _unchanged
+    transform_reward: Callable[[Array], Array] = _identity
     reset_lanes: Callable[[VectorEnv, np.ndarray], Any] | None = None
     steps_by_itself: bool = False
     observation_bound: Any = 1.0
     time_limit: int | None = None
+    is_one_hot: bool = False
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -160,7 +159,7 @@ def atari(
         num_actions,
         stack=4,
         decode=decode,
-        transform_reward=sign if clip_rewards else _unchanged,
+        transform_reward=sign if clip_rewards else _identity,
         reset_lanes=lambda env, is_reset: env.reset(options={"reset_mask": is_reset})[0],
         steps_by_itself=True,
         time_limit=27_000,  # ALE's 108,000 frames
@@ -217,8 +216,9 @@ def _make_alone(name: str, settings: dict[str, Any]) -> gymnasium.Env:
 def vector_environment(make: Callable[[int, bool], VectorEnv], name: str = "custom") -> ExternalEnvironment:
     """An external environment from your own `make(num_envs, training) -> gymnasium.vector.VectorEnv`.
 
-    Observations may be of any space of fixed size. Other spaces than boxes are flattened, integers to one-hot codes.
-    Images are scaled, and agents see their channels first; see `feelgood.envs.images`.
+    Observations may be of any space of fixed size. Whole numbers from 0 on are stored as they are, and agents see
+    one-hot vectors; other spaces than boxes are flattened. Images are scaled, and agents see their channels first; see
+    `feelgood.envs.images`.
 
     Raises:
       ValueError: if actions are not discrete, or the environments do not reset themselves in the step after their end.
@@ -237,7 +237,8 @@ def vector_environment(make: Callable[[int, bool], VectorEnv], name: str = "cust
             raise ValueError(f"env {name!r} must have discrete actions, got {env.single_action_space}")
         if env.single_action_space.start != 0:
             raise ValueError(f"actions of env {name!r} must start at 0, got {env.single_action_space}")
-        if not isinstance(env.single_observation_space, gymnasium.spaces.Box):
+        space = env.single_observation_space
+        if not (isinstance(space, gymnasium.spaces.Box) or is_index(space)):
             try:
                 env = gymnasium.wrappers.vector.FlattenObservation(env)
             except (NotImplementedError, TypeError) as error:
@@ -246,12 +247,13 @@ def vector_environment(make: Callable[[int, bool], VectorEnv], name: str = "cust
 
     example = flat(1, False)
     try:
-        space = example.single_observation_space
-        if not isinstance(space, gymnasium.spaces.Box):
+        space: Any = example.single_observation_space
+        is_one_hot = is_index(space)
+        if not (isinstance(space, gymnasium.spaces.Box) or is_one_hot):
             raise ValueError(f"observations of env {name!r} must be of fixed size, got {space}")
         narrow = {"float64": np.float32, "int64": np.int32}  # the dtypes of JAX
         dtype = np.dtype(narrow.get(str(space.dtype), space.dtype))
-        decode = image_decoder(space)
+        decode = one_hot_decoder(int(space.n)) if is_one_hot else image_decoder(space)
         return ExternalEnvironment(
             name,
             flat,
@@ -261,6 +263,7 @@ def vector_environment(make: Callable[[int, bool], VectorEnv], name: str = "cust
             decode=decode or _identity,
             observation_bound=1.0 if decode else observation_bound(space.low, space.high),
             time_limit=_time_limit(example),
+            is_one_hot=is_one_hot,
         )
     finally:
         example.close()

@@ -25,7 +25,8 @@ def spaces_of(environment: ExternalEnvironment) -> Spaces:
     """The spaces for which an agent is made."""
     stored = jax.ShapeDtypeStruct(environment.observation_shape, environment.frame_dtype)
     shape = jax.eval_shape(environment.decode, stored).shape
-    return Spaces(shape, environment.num_actions, environment.decode, bound=environment.observation_bound)
+    bound = environment.observation_bound
+    return Spaces(shape, environment.num_actions, environment.decode, environment.is_one_hot, bound)
 
 
 class Acting(NamedTuple):

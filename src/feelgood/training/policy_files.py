@@ -21,10 +21,11 @@ import numpy as np
 from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal
 from feelgood.checks import check_choice, check_count
 from feelgood.envs.external import ExternalEnvironment, as_external
+from feelgood.envs.indices import one_hot_decoder
 from feelgood.files import atomically
 from feelgood.runs import store
 from feelgood.runs.machine import describe_versions
-from feelgood.training.acting import acting, policy_of
+from feelgood.training.acting import acting, policy_of, spaces_of
 from feelgood.training.policy import OWN, Origin, Policy, make_environment, zoo_agent
 
 _FORMAT = 1
@@ -75,8 +76,9 @@ def save_policy(folder: str | Path, policy: Policy) -> list[Path]:
 
 
 def _frames(environment: ExternalEnvironment) -> dict[str, Any] | None:
-    """The facts that acting without the environment needs; None if observations have to be stacked or decoded."""
-    if environment.stack > 1 or environment.decode is not ExternalEnvironment._field_defaults["decode"]:
+    """The facts that acting without the environment needs; None if frames have to be stacked or are images."""
+    is_decoded = environment.decode is not ExternalEnvironment._field_defaults["decode"]
+    if environment.stack > 1 or (is_decoded and not environment.is_one_hot):
         return None
     bound = np.broadcast_to(np.asarray(environment.observation_bound, float), environment.frame_shape).ravel()
     return {
@@ -84,6 +86,7 @@ def _frames(environment: ExternalEnvironment) -> dict[str, Any] | None:
         "dtype": str(np.dtype(environment.frame_dtype)),
         "num_actions": environment.num_actions,
         "bound": [float(each) if np.isfinite(each) else None for each in bound],  # JSON has no infinity
+        "one_hot_length": spaces_of(environment).observation_shape[0] if environment.is_one_hot else None,
     }
 
 
@@ -208,7 +211,8 @@ def _environment(folder: Path, origin: Origin, about: Mapping[str, Any], allow_i
             raise
     try:
         shape, dtype = tuple(frames["shape"]), np.dtype(frames["dtype"])
-        for number in (*shape, frames["num_actions"]):
+        length = frames.get("one_hot_length")
+        for number in (*shape, frames["num_actions"], *([] if length is None else [length])):
             check_count("a number of frames", number)
         bound = np.array([np.inf if each is None else each for each in frames["bound"]], float).reshape(shape)
     except (TypeError, KeyError, ValueError) as error:
@@ -217,7 +221,8 @@ def _environment(folder: Path, origin: Origin, about: Mapping[str, Any], allow_i
     def refuse(num_envs: int, training: bool) -> Any:
         raise ValueError(why)
 
-    return ExternalEnvironment(origin.name, refuse, shape, dtype, frames["num_actions"], observation_bound=bound)
+    environment = ExternalEnvironment(origin.name, refuse, shape, dtype, frames["num_actions"], observation_bound=bound)
+    return environment if length is None else environment._replace(decode=one_hot_decoder(length), is_one_hot=True)
 
 
 def _as_now(about: dict[str, Any]) -> dict[str, Any]:

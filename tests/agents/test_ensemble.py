@@ -169,15 +169,15 @@ def test_a_fresh_member_is_its_prior_times_the_scale():
     assert np.ptp(np.asarray(values[0.1])[:, 0]) > 0
 
 
-@pytest.mark.parametrize(("is_one_hot", "ratio"), [(True, 0.5), (False, 1.0)])
-def test_first_layers_start_smaller_where_observations_are_one_hot_and_only_there(is_one_hot, ratio):
-    spaces, options = Spaces((6,), 2, is_one_hot=is_one_hot), Options(hidden=(8,), num_members=3)
+@pytest.mark.parametrize(("size", "is_one_hot", "ratio"), [(100, True, 0.5), (99, True, 1.0), (100, False, 1.0)])
+def test_first_layers_start_smaller_for_one_hot_observations_of_many_cells_and_only_there(size, is_one_hot, ratio):
+    spaces, options = Spaces((size,), 2, is_one_hot=is_one_hot), Options(hidden=(8,), num_members=3)
 
     def params(scale):
         return make_agent("ensemble_dqn", spaces, {"one_hot_scale": scale}, options).init(jax.random.key(0)).target
 
     whole, half = jax.tree.leaves(params(1.0)), jax.tree.leaves(params(0.5))
-    is_first = [leaf.shape in ((3, 6, 8), (3, 8)) for leaf in whole]
+    is_first = [leaf.shape in ((3, size, 8), (3, 8)) for leaf in whole]
     assert sum(is_first) == 2  # weights and biases of the first layers; the others are the last layers'
     for leaf, same, first in zip(whole, half, is_first, strict=True):
         np.testing.assert_allclose(same, ratio * leaf if first else leaf, rtol=1e-6)

@@ -53,6 +53,8 @@ from feelgood.objectives import feel_good
 from feelgood.typing import PRNGKey, Scalar
 
 MEMBERS = {"ensemble_dqn": 20, "bootstrapped_dqn": 10}
+# One-hot observations with fewer cells than this are all in nearly every minibatch, and learnt fast enough.
+_MANY_CELLS = 100
 """Number of members of each ensemble, where the options give none."""
 
 
@@ -255,13 +257,15 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     the best and other actions is widened by up to `action_gap` times the value, so that errors of approximation seldom
     change the greedy action. The replay is shared. As long as all rewards are 0, half of the episodes are random
     (`restless`). Large rewards are scaled down (`bounded_rewards`), loose bounds of observations are shrunk to what was
-    seen (`fitted_bounds`). Where observations are one-hot, first layers start `one_hot_scale` times as large as usual,
-    so that few updates tell cells apart. A `feel_good_weight` λ above 0 adds optimism about the start; it acts
-    like a reward for staying there that grows with the length of an episode, so the default is 0.
+    seen (`fitted_bounds`). Where observations are one-hot with a hundred cells or more, first layers start
+    `one_hot_scale` times as large as usual, so that few updates tell cells apart. A `feel_good_weight` λ above 0 adds
+    optimism about the start; it acts like a reward for staying there that grows with the length of an episode, so the
+    default is 0.
     """
     num_members = options.num_members or MEMBERS["ensemble_dqn"]
     shape, num_actions = spaces.observation_shape, spaces.num_actions
-    input_scale = hyper["one_hot_scale"] if spaces.is_one_hot else 1.0
+    has_many_cells = spaces.is_one_hot and math.prod(shape) >= _MANY_CELLS
+    input_scale = hyper["one_hot_scale"] if has_many_cells else 1.0
     network = _ensemble(
         "ensemble_dqn",
         spaces,

@@ -100,6 +100,15 @@ def check_environment(environment: Environment) -> None:
 
     Raises:
       ValueError: if one does not fit the spec.
+
+    Example:
+      >>> from feelgood import envs
+      >>> env = envs.nchain(4)
+      >>> check_environment(env)  # nothing is wrong
+      >>> check_environment(env._replace(spec=env.spec._replace(observation_dtype=float)))
+      Traceback (most recent call last):
+      ...
+      ValueError: observations of an environment must be float64, as in its spec, got int8
     """
     spec, key = environment.spec, jax.random.key(0)
     shape = tuple(spec.observation_shape)

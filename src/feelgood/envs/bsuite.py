@@ -27,7 +27,12 @@ def _ended(observation: Array, reward: ArrayLike, end: ArrayLike) -> Step:
 
 
 def bandit_rewards(mapping_seed: int) -> np.ndarray:
-    """The rewards 0, 0.1, …, 1 in the order in which bsuite gives them to eleven arms."""
+    """The rewards 0, 0.1, …, 1 in the order in which bsuite gives them to eleven arms.
+
+    Example:
+      >>> bandit_rewards(0).round(1).tolist()
+      [0.4, 0.9, 0.2, 1.0, 0.6, 0.1, 0.7, 0.8, 0.3, 0.0, 0.5]
+    """
     return np.linspace(0, 1, 11)[np.random.RandomState(mapping_seed).choice(11, size=11, replace=False)]
 
 
@@ -36,6 +41,13 @@ def bandit(rewards: ArrayLike) -> Environment:
 
     Args:
       rewards: (arms,) reward of each arm; may be traced. See `bandit_rewards`.
+
+    Example:
+      >>> import jax, numpy as np
+      >>> from feelgood.envs import bsuite
+      >>> env, key = bsuite.bandit(np.array([0.25, 0.75])), jax.random.key(0)
+      >>> float(env.step(key, env.reset(key)[0], 1)[1].reward)
+      0.75
     """
     arms = jnp.asarray(rewards, jnp.float32)
     seen = jnp.ones((1, 1), jnp.float32)
@@ -61,6 +73,15 @@ def catch(rows: int = 10, columns: int = 5) -> Environment:
 
     The last step pays 1 if the paddle is under the ball and −1 if not. Observations are (rows, columns), 1 at the ball
     and at the paddle.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood.envs import bsuite
+      >>> env, key = bsuite.catch(), jax.random.key(0)
+      >>> move = jax.jit(env.step)
+      >>> state = bsuite.CatchState(row=jnp.array(8), column=jnp.array(3), paddle=jnp.array(2))
+      >>> [float(move(key, state, action)[1].reward) for action in range(3)]  # left, stay, right
+      [-1.0, -1.0, 1.0]
     """
 
     def show(state: CatchState) -> Array:
@@ -97,6 +118,14 @@ def mountain_car(max_steps: int = 1000) -> Environment:
     """An underpowered car in a valley, with the reward −1 until it is out or `max_steps` are over.
 
     Observations are (1, 3): position, velocity and share of the time.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood.envs import bsuite
+      >>> env, key = bsuite.mountain_car(max_steps=100), jax.random.key(0)
+      >>> bottom = bsuite.CarState(position=jnp.array(-jnp.pi / 6), velocity=jnp.array(0.0), time=jnp.array(0))
+      >>> [round(x, 4) for x in jax.jit(env.step)(key, bottom, 2)[1].observation[0].tolist()]
+      [-0.5226, 0.001, 0.01]
     """
 
     def show(state: CarState) -> Array:
@@ -167,6 +196,15 @@ def cartpole() -> Environment:
 
     Observations are (1, 6): position and velocity of the cart, sine, cosine and velocity of the angle, and share of
     the time.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood.envs import bsuite
+      >>> env, key = bsuite.cartpole(), jax.random.key(0)
+      >>> upright = bsuite.PoleState(*jnp.zeros(4), time=jnp.array(0))
+      >>> step = jax.jit(env.step)(key, upright, 1)[1]  # no force
+      >>> [round(x, 3) for x in step.observation[0].tolist()], float(step.reward)
+      ([0.0, 0.0, 0.0, 1.0, 0.0, 0.001], 1.0)
     """
 
     def show(state: PoleState) -> Array:
@@ -194,6 +232,14 @@ def cartpole_swingup(height_threshold: Scalar = 0.5, x_reward_threshold: Scalar 
     Args:
       height_threshold: cosine of the angle from which the pole is up; may be traced.
       x_reward_threshold: distance from the middle within which the cart is in the middle; may be traced.
+
+    Example:
+      >>> import jax
+      >>> from feelgood.envs import bsuite
+      >>> env, key = bsuite.cartpole_swingup(), jax.random.key(0)
+      >>> (state, observation), move = env.reset(key), jax.jit(env.step)
+      >>> [round(float(move(key, state, action)[1].reward), 1) for action in range(3)]  # left, no force, right
+      [-0.1, 0.0, -0.1]
     """
 
     def signs(state: PoleState) -> tuple[Array, Array]:

@@ -56,6 +56,15 @@ def cart_pole(max_episode_steps: int = 500) -> Environment:
     """Builds CartPole-v1: a pole on a cart, pushed left or right; reward 1 a step until it falls or leaves.
 
     Observations are (x, ẋ, θ, θ̇). An episode ends where |x| > 2.4 or |θ| > 12°.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import envs
+      >>> env, key = envs.cart_pole(), jax.random.key(0)
+      >>> still = envs.ControlState(jnp.zeros(4), time=jnp.array(0))
+      >>> step = jax.jit(env.step)(key, still, 1)[1]  # a push to the right tilts the pole to the left
+      >>> [round(x, 3) for x in step.observation.tolist()]
+      [0.0, 0.195, 0.0, -0.293]
     """
     gravity, mass_pole, mass, half_length, push, seconds = 9.8, 0.1, 1.1, 0.5, 10.0, 0.02
     most_x, most_angle = 2.4, math.radians(12)
@@ -81,6 +90,14 @@ def mountain_car(max_episode_steps: int = 200) -> Environment:
     """Builds MountainCar-v0: a car in a valley, too weak for the slope, must swing to the flag; reward −1 a step.
 
     Actions push left, not at all, or right. Observations are (position, velocity).
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import envs
+      >>> env, key = envs.mountain_car(), jax.random.key(0)
+      >>> bottom = envs.ControlState(jnp.array([-jnp.pi / 6, 0.0]), time=jnp.array(0))
+      >>> [round(x, 4) for x in jax.jit(env.step)(key, bottom, 2)[1].observation.tolist()]
+      [-0.5226, 0.001]
     """
 
     def start(key):
@@ -102,6 +119,14 @@ def acrobot(max_episode_steps: int = 500) -> Environment:
 
     Actions are torques −1, 0 and 1; the reward is −1 a step and 0 at the goal. Observations are (cos θ₁, sin θ₁,
     cos θ₂, sin θ₂, θ̇₁, θ̇₂). Both links have length and mass 1, their centre of mass at ½ and moment of inertia 1.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import envs
+      >>> env, key = envs.acrobot(), jax.random.key(0)
+      >>> hanging = envs.ControlState(jnp.zeros(4), time=jnp.array(0))
+      >>> jax.jit(env.step)(key, hanging, 1)[1].observation.tolist()  # without torque it stays as it is
+      [1.0, 0.0, 1.0, 0.0, 0.0, 0.0]
     """
     gravity, seconds, most_spins = 9.8, 0.2, (4 * math.pi, 9 * math.pi)
 

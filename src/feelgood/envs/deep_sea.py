@@ -59,6 +59,16 @@ def deep_sea(
     Returns:
       An environment with one-hot float32 observations of shape (N, N), all zeros at the end, stored by `encode` as one
       unsigned integer.
+
+    Example:
+      >>> import jax
+      >>> from feelgood import envs
+      >>> env, key = envs.deep_sea(2, mapping_seed=None), jax.random.key(0)
+      >>> move = jax.jit(env.step)
+      >>> state, step = move(key, env.reset(key)[0], 1)
+      >>> state, last_step = move(key, state, 1)
+      >>> round(float(step.reward), 3), round(float(last_step.reward), 3)
+      (-0.005, 0.995)
     """
     size = check_count("size", size, minimum=2)
     check_non_negative("move_cost", move_cost)
@@ -103,7 +113,12 @@ def deep_sea(
 
 
 def deep_sea_mapping(size: int, mapping_seed: int | None) -> np.ndarray:
-    """(N, N) array of the action that moves right in each cell: bsuite's mapping of that seed, or ones for None."""
+    """(N, N) array of the action that moves right in each cell: bsuite's mapping of that seed, or ones for None.
+
+    Example:
+      >>> deep_sea_mapping(3, mapping_seed=None).tolist(), deep_sea_mapping(3, mapping_seed=1).tolist()
+      ([[1, 1, 1], [1, 1, 1], [1, 1, 1]], [[0, 1, 0], [0, 0, 0], [0, 0, 0]])
+    """
     if mapping_seed is None:
         return np.ones((size, size), np.int64)
     mapping_seed = check_count("mapping_seed", mapping_seed, minimum=0)

@@ -72,12 +72,22 @@ def _diagnostic(
 
 
 def constant_reward(reward: float = 1.0) -> Diagnostic:
-    """One step, one action, always `reward`: can the value be learnt at all? Q = reward."""
+    """One step, one action, always `reward`: can the value be learnt at all? Q = reward.
+
+    Example:
+      >>> constant_reward(2.0).action_values(0.5).tolist()
+      [[2.0]]
+    """
     return _diagnostic([[1.0]], 1, 1, lambda key: [1.0], lambda t, o, a: (o, reward), lambda discount: [[reward]])
 
 
 def discounting(reward: float = 1.0) -> Diagnostic:
-    """Two steps, one action, `reward` at the second: is the future discounted? Q = (discount·reward, reward)."""
+    """Two steps, one action, `reward` at the second: is the future discounted? Q = (discount·reward, reward).
+
+    Example:
+      >>> discounting(2.0).action_values(0.5).tolist()
+      [[1.0], [2.0]]
+    """
     return _diagnostic(
         [[0.0], [1.0]],
         1,
@@ -89,13 +99,23 @@ def discounting(reward: float = 1.0) -> Diagnostic:
 
 
 def two_armed(rewards: tuple[float, float] = (-1.0, 1.0)) -> Diagnostic:
-    """One step, two actions with a reward each: is the better one taken? Q = rewards."""
+    """One step, two actions with a reward each: is the better one taken? Q = rewards.
+
+    Example:
+      >>> two_armed().greedy_actions(0.5).tolist()
+      [[False, True]]
+    """
     arms = jnp.asarray(rewards, jnp.float32)
     return _diagnostic([[1.0]], 2, 1, lambda key: [1.0], lambda t, o, a: (o, arms[a]), lambda discount: [list(rewards)])
 
 
 def observation_reward() -> Diagnostic:
-    """One step, observation o = ±1 at random, reward o·action: does the agent look? Q(o) = (0, o)."""
+    """One step, observation o = ±1 at random, reward o·action: does the agent look? Q(o) = (0, o).
+
+    Example:
+      >>> observation_reward().greedy_actions(0.5).tolist()  # of the observations -1 and 1
+      [[True, False], [False, True]]
+    """
     return _diagnostic(
         [[-1.0], [1.0]],
         2,
@@ -111,6 +131,10 @@ def credit() -> Diagnostic:
     """Two steps, the first action is the reward of the second step: does credit travel back?
 
     Observations are (time, first action as ∓1): Q(0, 0) = (0, discount), Q(1, −1) = (0, 0), Q(1, 1) = (1, 1).
+
+    Example:
+      >>> credit().action_values(0.5).tolist()
+      [[0.0, 0.5], [0.0, 0.0], [1.0, 1.0]]
     """
 
     def move(time, observation, action):
@@ -128,7 +152,12 @@ def credit() -> Diagnostic:
 
 
 def truncation(num_steps: int = 4) -> Diagnostic:
-    """One action, reward 1 forever, cut every `num_steps` steps: Q = 1/(1 − discount) if truncations bootstrap."""
+    """One action, reward 1 forever, cut every `num_steps` steps: Q = 1/(1 − discount) if truncations bootstrap.
+
+    Example:
+      >>> truncation().action_values(0.5).tolist()
+      [[2.0]]
+    """
     num_steps = check_count("num_steps", num_steps)
     return _diagnostic(
         [[1.0]],

@@ -61,6 +61,18 @@ def nchain(
 
     Returns:
       An environment with int8 observations of shape (N,), stored by `encode` as one unsigned integer.
+
+    Example:
+      >>> import jax
+      >>> from feelgood import envs
+      >>> env, key = envs.nchain(4), jax.random.key(0)
+      >>> (state, observation), move = env.reset(key), jax.jit(env.step)
+      >>> rewards = []
+      >>> for _ in range(env.spec.max_episode_steps):  # always right
+      ...     state, step = move(key, state, 1)
+      ...     rewards.append(int(step.reward))
+      >>> observation.tolist(), rewards
+      ([1, 1, 0, 0], [0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1])
     """
     check_choice("variant", variant, _EXTRA_STEPS)
     check_choice("timeout", timeout, ("terminated", "truncated"))

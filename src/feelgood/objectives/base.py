@@ -91,6 +91,17 @@ def potential(
       reduction: "mean" or "sum".
       num_data: number of transitions that the batch stands for, such as the size of the replay; may be traced. Needed
         for "sum", and for "mean" with terms that count once.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from feelgood import objectives
+      >>> from feelgood.replay import Batch
+      >>> at, table = jnp.array, jnp.array([[0.0, 1.0], [2.0, 4.0]])  # two states, two actions
+      >>> batch = Batch(at([0]), at([1]), at([3.0]), at([0.5]), at([1]), at([0]), slot=at([0]))
+      >>> q, target_q = lambda table, state, key: table[state], lambda state, key: table[state]
+      >>> objective = objectives.td() + objectives.gaussian_prior(0.5)
+      >>> [float(potential(objective, q, target_q, batch, reduction=r, num_data=8)(table)) for r in ("mean", "sum")]
+      [21.25, 170.0]
     """
     check_choice("reduction", reduction, ("mean", "sum"))
     if num_data is None:
@@ -124,6 +135,19 @@ def together(q: OnlineQ, objective: Objective, batch: Minibatch) -> OnlineQ:
     """A `q` that evaluates all that the objective looks at in one call, and hands out the parts.
 
     The values are those of `q`. A large network on a small batch takes about as long for three batches as for one.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from feelgood import objectives
+      >>> from feelgood.replay import Batch
+      >>> at = jnp.array
+      >>> batch = Batch(at([0]), at([1]), at([3.0]), at([0.5]), at([1]), at([0]), slot=at([0]))
+      >>> q = lambda table, state, key: print("called with", state) or table[state]
+      >>> shared = together(q, objectives.td(double=True), batch)
+      >>> table = jnp.array([[0.0, 1.0], [2.0, 4.0]])
+      >>> shared(table, batch.observation, None).tolist(), shared(table, batch.next_observation, None).tolist()
+      called with [1 0]
+      ([[0.0, 1.0]], [[2.0, 4.0]])
     """
     names = sorted(objective.looks_at)
     seen: dict[str, Any] = {"params": None}
@@ -154,5 +178,11 @@ def split_key(key: PRNGKey | None) -> tuple[PRNGKey | None, PRNGKey | None]:
 
 
 def target_key(key: PRNGKey) -> PRNGKey:
-    """The key that a potential with this key gives to its target network."""
+    """The key that a potential with this key gives to its target network.
+
+    Example:
+      >>> key = jax.random.key(0)
+      >>> bool(target_key(key) == jax.random.split(key)[1])
+      True
+    """
     return jax.random.split(key)[1]

@@ -25,7 +25,15 @@ def _at(outputs: Array, action: Array) -> Array:
 
 
 def categorical_values(atoms: ArrayLike) -> Values:
-    """`logits (..., A, atoms) -> action values (..., A)`, the means Σ_i softmax(logits)_i·z_i over the atoms z."""
+    """`logits (..., A, atoms) -> action values (..., A)`, the means Σ_i softmax(logits)_i·z_i over the atoms z.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> values = categorical_values(jnp.array([0.0, 8.0]))
+      >>> logits = jnp.log(jnp.array([[3.0, 1.0], [1.0, 1.0]]))  # probability ¼ and ½ of the return 8
+      >>> [round(value, 3) for value in values(logits).tolist()]
+      [2.0, 4.0]
+    """
     atoms = np.asarray(atoms, np.float32)
 
     def values(logits: Array) -> Array:
@@ -36,7 +44,15 @@ def categorical_values(atoms: ArrayLike) -> Values:
 
 
 def quantile_values(quantiles: Any) -> Array:
-    """Action values (..., A), the means of quantiles (..., A, N)."""
+    """Action values (..., A), the means of quantiles (..., A, N).
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from feelgood.networks import Quantiles
+      >>> quantiles = Quantiles(jnp.array([[0.0, 2.0], [1.0, 5.0]]), fractions=jnp.array([0.25, 0.75]))
+      >>> quantile_values(quantiles).tolist()
+      [1.0, 3.0]
+    """
     return jnp.mean(quantiles.values, -1)
 
 
@@ -45,6 +61,11 @@ def project(places: Array, probabilities: Array, atoms: ArrayLike) -> Array:
 
     Result m_i = Σ_k p_k·max(0, 1 − |clip(x_k, z_1, z_n) − z_i|/(z_2 − z_1)), shape (..., n). The mean stays as it is
     where no place lies beyond the atoms.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> project(jnp.array([0.25, 7.0]), jnp.array([0.5, 0.5]), atoms=jnp.arange(3.0)).tolist()
+      [0.375, 0.125, 0.5]
     """
     atoms = np.asarray(atoms, np.float32)
     places = jnp.clip(places, atoms[0], atoms[-1])[..., None]
@@ -74,6 +95,16 @@ def categorical_losses(
 
     m is the distribution of return_ + bootstrap_discount·Z_target(o', a*), brought back to the atoms by `project`; the
     action a* has the best mean under the target network, or with `double` under the online one.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, numpy as np
+      >>> from feelgood.replay import Batch
+      >>> at = jnp.array
+      >>> batch = Batch(at([0]), at([1]), at([1.0]), at([0.0]), at([1]), at([0]), slot=at([0]))  # ends with 1
+      >>> even = lambda *_: jnp.zeros((1, 2, 3))  # probability ⅓ for each atom
+      >>> losses = jax.jit(lambda: categorical_losses(even, even, None, batch, atoms=np.arange(3.0)))()
+      >>> round(float(losses[0]), 4)  # ln 3
+      1.0986
     """
     atoms = _check_atoms(atoms)
     values = categorical_values(atoms)
@@ -92,6 +123,13 @@ def categorical_td(atoms: ArrayLike, *, double: bool = False) -> Objective:
     Args:
       atoms: z_1 < … < z_n, evenly spaced; returns beyond them count as the nearest.
       double: whether the online network picks the action that the target network values.
+
+    Example:
+      >>> import numpy as np
+      >>> from feelgood import objectives
+      >>> objective = objectives.categorical_td(np.linspace(-10, 10, 51), double=True)
+      >>> sorted(objective.looks_at)
+      ['next_observation', 'observation']
     """
     _check_atoms(atoms)
     losses = partial(categorical_losses, atoms=atoms, double=double)
@@ -115,6 +153,16 @@ def quantile_losses(
       ℓ = Σ_i (1/N')·Σ_j |τ_i − 1{u_ij < 0}|·h(u_ij)/κ.
 
     The action a* has the best mean under the target network, or with `double` under the online one.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood.networks import Quantiles
+      >>> from feelgood.replay import Batch
+      >>> at = jnp.array
+      >>> batch = Batch(at([0]), at([1]), at([3.0]), at([0.0]), at([1]), at([0]), slot=at([0]))  # ends with 3
+      >>> zeros = lambda *_: Quantiles(jnp.zeros((1, 2, 2)), at([[0.25, 0.75]]))
+      >>> jax.jit(lambda: quantile_losses(zeros, zeros, None, batch))().tolist()  # (0.25 + 0.75) · (3 - ½)
+      [2.5]
     """
     key_online, key_target = split_key(key)
     online = q(params, batch.observation, key_online)
@@ -132,6 +180,12 @@ def quantile_td(*, double: bool = False, kappa: Scalar = 1.0) -> Objective:
     Args:
       double: whether the online network picks the action that the target network values.
       kappa: κ, where the Huber loss becomes linear.
+
+    Example:
+      >>> from feelgood import objectives
+      >>> objective = objectives.quantile_td() + objectives.feel_good(0.1, values=objectives.quantile_values)
+      >>> len(objective.per_transition), sorted(objective.looks_at)
+      (2, ['first_observation', 'observation'])
     """
     check_positive("kappa", kappa)
     losses = partial(quantile_losses, double=double, kappa=kappa)

@@ -52,6 +52,15 @@ def td_errors(
     below 0 and gaps of all sizes would be small next to it; widened tenfold, they delay improvements of the policy.
     Optimal values and policies stay optimal: the reduction is between 0 and 0.9·(V − Q(o, a)), as Theorem 1 of
     Bellemare et al. (2016) requires.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from feelgood.replay import Batch
+      >>> at, table = jnp.array, jnp.array([[0.0, 1.0], [2.0, 4.0]])  # two states, two actions
+      >>> batch = Batch(at([0]), at([1]), at([3.0]), at([0.5]), at([1]), at([0]), slot=at([0]))
+      >>> q, target_q = lambda table, state, key: table[state], lambda state, key: table[state]
+      >>> td_errors(q, target_q, table, batch).tolist()  # 3 + 0.5 · 4 - 1
+      [4.0]
     """
     key_online, key_target = split_key(key)
     values = q(params, batch.observation, key_online)
@@ -84,6 +93,12 @@ def reward_noise(slot: Array, num_members: int) -> Array:
     """Standard normals (B, M), a fixed one for each slot of a replay and each member of an ensemble.
 
     They are a hash of slot and member, so nothing is stored and a transition has the same noise at every visit.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> noise = reward_noise(jnp.array([7, 8, 7]), num_members=2)
+      >>> noise.shape, bool((noise[0] == noise[2]).all()), bool((noise[0] == noise[1]).any())
+      ((3, 2), True, False)
     """
     draw = lambda one: jax.random.normal(jax.random.fold_in(jax.random.key(0), one), (num_members,))
     return jax.vmap(draw)(jnp.asarray(slot, jnp.uint32))
@@ -112,6 +127,17 @@ def td(
       perturbation: σ ≥ 0, in the unit of rewards; needs the `slot` of each transition. None for none.
       discount_powers: (M,) powers of the discount, one for each member; see `td_errors`. None for 1.
       action_gap: κ ≥ 0, how far to widen the gap between the best and other actions; see `td_errors`. None for 0.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from feelgood import objectives
+      >>> from feelgood.replay import Batch
+      >>> at, table = jnp.array, jnp.array([[0.0, 1.0], [2.0, 4.0]])  # two states, two actions
+      >>> batch = Batch(at([0]), at([1]), at([3.0]), at([0.5]), at([1]), at([0]), slot=at([0]))
+      >>> q, target_q = lambda table, state, key: table[state], lambda state, key: table[state]
+      >>> loss = lambda objective: float(objectives.potential(objective, q, target_q, batch)(table))
+      >>> loss(td()), loss(td(loss="huber"))  # of an error of 4
+      (16.0, 3.5)
     """
     check_choice("loss", loss, ("squared", "huber"))
     check_positive("huber_width", huber_width)
@@ -154,6 +180,16 @@ def feel_good(
       values: `outputs -> action values`, see `feelgood.networks.Network`.
       num_observations: how many observations of a minibatch to look at; their mean stands for the others. The order of
         a minibatch is random, so this is unbiased, and it saves most of the term's cost. None for all.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from feelgood import objectives
+      >>> from feelgood.replay import Batch
+      >>> at, table = jnp.array, jnp.array([[0.0, 1.0], [2.0, 4.0]])  # two states, two actions
+      >>> batch = Batch(at([0]), at([1]), at([3.0]), at([0.5]), at([1]), first_observation=at([0]), slot=at([0]))
+      >>> q, target_q = lambda table, state, key: table[state], lambda state, key: table[state]
+      >>> float(objectives.potential(feel_good(0.25), q, target_q, batch)(table))  # -0.25 · max(0, 1)
+      -0.25
     """
     check_non_negative("weight", weight)
     check_choice("per", per, ("transition", "posterior"))
@@ -180,7 +216,14 @@ def feel_good(
 
 
 def gaussian_prior(scale: Scalar) -> Objective:
-    """Prior N(0, scale²) on every parameter, ‖params‖²/(2·scale²); counts once. `scale` may be traced."""
+    """Prior N(0, scale²) on every parameter, ‖params‖²/(2·scale²); counts once. `scale` may be traced.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> (term,) = gaussian_prior(2.0).per_posterior
+      >>> float(term(None, None, jnp.array([2.0, 4.0]), None, None))  # (4 + 16) / (2 · 4)
+      2.5
+    """
     return anchored_prior(None, scale)
 
 
@@ -193,6 +236,12 @@ def anchored_prior(anchor: Params | None, scale: Scalar) -> Objective:
     Args:
       anchor: parameters like those of the network; None for 0.
       scale: standard deviation of the prior; may be traced.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> (term,) = anchored_prior(jnp.array([2.0, 3.0]), 2.0).per_posterior
+      >>> float(term(None, None, jnp.array([2.0, 7.0]), None, None))  # (7 - 3)² / (2 · 4)
+      2.0
     """
     check_positive("scale", scale)
 

@@ -74,7 +74,17 @@ class Agent(NamedTuple):
 
 
 def check_values(agent: Agent, observation: Any, num_actions: int) -> None:
-    """Requires that an agent has a value for each action. Only shapes are computed."""
+    """Requires that an agent has a value for each action. Only shapes are computed.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from feelgood import agents
+      >>> agent = agents.make_agent("dqn", agents.Spaces((4,), num_actions=2))
+      >>> check_values(agent, jnp.zeros(4), num_actions=3)
+      Traceback (most recent call last):
+      ...
+      ValueError: an agent must return 3 values for an observation, one for each action, got shape (2,)
+    """
     if agent.values is None:
         return
     values = agent.values
@@ -109,7 +119,13 @@ def _best(values: Array) -> Array:
 
 
 def greedy() -> Exploration:
-    """Takes the greedy action: the randomness of the sampled parameters explores."""
+    """Takes the greedy action: the randomness of the sampled parameters explores.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> int(greedy().exploit(jax.random.key(0), jnp.array(0), jnp.array([0.1, 0.7, 0.2])))
+      1
+    """
     return Exploration(
         _no_context, lambda key, context, values, progress: _best(values), lambda key, context, values: _best(values)
     )
@@ -130,6 +146,14 @@ def epsilon_greedy(start: Scalar = 1.0, end: Scalar = 0.01, fraction: Scalar = 0
     """Takes a uniform action with probability ε, which falls linearly over the first `fraction` of the budget.
 
     Evaluation is greedy.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> rule, values = epsilon_greedy(start=1.0, end=0.0, fraction=0.5), jnp.array([0.1, 0.7])
+      >>> keys = jax.random.split(jax.random.key(0), 1000)
+      >>> actions = jax.jit(jax.vmap(lambda key, progress: rule.explore(key, 0, values, progress), (0, None)))
+      >>> [round(actions(keys, progress).tolist().count(1) / 1000, 1) for progress in (0.0, 0.2, 0.5)]  # 1 - ε/2
+      [0.5, 0.7, 1.0]
     """
 
     def explore(key, context, values, progress):
@@ -144,6 +168,12 @@ def one_member_an_episode(
     """Follows one ensemble member, drawn at the start of each episode, in training and in evaluation.
 
     In training, actions are ε-greedy with the schedule of `epsilon_greedy`. Values have shape (members, actions).
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> rule, values = one_member_an_episode(2), jnp.array([[1.0, 0.0], [0.0, 1.0]])
+      >>> [int(rule.exploit(jax.random.key(0), jnp.array(member), values)) for member in range(2)]
+      [0, 1]
     """
 
     def begin(key: PRNGKey) -> Array:
@@ -176,6 +206,13 @@ def one_draw_an_episode(num_members: int, dither: Scalar = 0.0) -> Exploration:
     would stay. In the other half all random actions are the same one, drawn for the episode, and ε = 1 − u² for a
     uniform u: they go far in one direction, past states whose values are not learnt yet. Values have
     shape (members, actions).
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> rule, values = one_draw_an_episode(3), jnp.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+      >>> explore, exploit, key = jax.jit(rule.explore), jax.jit(rule.exploit), jax.random.key(0)
+      >>> int(explore(key, 0, values, 0.0)), int(exploit(key, 0, values))  # member 0 alone, and the vote
+      (0, 1)
     """
     if num_members > _MOST_MEMBERS:
         raise ValueError(f"num_members must be at most {_MOST_MEMBERS}, got {num_members}")
@@ -233,6 +270,17 @@ def value_agent(
         None, the agent has no priorities.
       is_random: whether evaluation is stochastic (noisy networks, an active member, quantile fractions).
       keyless_evaluation: whether the network gets no key in evaluation, so that a noisy one uses its mean weights.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax
+      >>> from feelgood import networks, objectives, replay, samplers
+      >>> network = networks.network(lambda key: networks.mlp(key, 1, (), 1))  # Q = w·o + b
+      >>> agent, key = value_agent(network, objectives.td(), samplers.from_optax(optax.sgd(0.25))), jax.random.key(0)
+      >>> o, zero = jnp.ones((1, 1)), jnp.zeros(1)
+      >>> batch = replay.Batch(o, zero, jnp.array([3.0]), zero, o, o, zero)  # the return 3, and the end
+      >>> update = lambda state: agent.update(key, state, batch, 1, agent.look_ahead(key, state, batch))[0]
+      >>> round(float(jax.jit(lambda: agent.values(key, update(agent.init(key)), o[0])[0])()), 4)  # after one step
+      3.0
     """
     check_kind("network", network, Network, "a Network (feelgood.networks.network makes one from a model)")
     check_kind("objective", objective, Objective, "an Objective")

@@ -165,6 +165,10 @@ def atari_hyper(name: str, pixel_scale: float, form: str = "released") -> dict[s
     (see `Options`) other than the released one use ε = 1e-8. The paper's form has ε under the root, where it acts like
     1e-4 outside it. With the corrected form, features survive this ε at a third of the bias factor; with the bounded
     form, at the whole.
+
+    Example:
+      >>> atari_hyper("fg_lmcdqn", 1 / 255)["step_size"], atari_hyper("fg_lmcdqn", 1.0)["step_size"]
+      (0.001, 0.0001)
     """
     recipe, is_raw = ZOO[name], pixel_scale > 0.1
     hyper = {**recipe.hyper, **recipe.atari, **(recipe.raw if is_raw else {})}
@@ -176,7 +180,12 @@ def atari_hyper(name: str, pixel_scale: float, form: str = "released") -> dict[s
 
 
 def constant(hyper: Any, progress: Scalar) -> Any:
-    """The schedule that leaves hyper-parameters unchanged."""
+    """The schedule that leaves hyper-parameters unchanged.
+
+    Example:
+      >>> constant({"step_size": 0.1}, 0.5)
+      {'step_size': 0.1}
+    """
     del progress
     return hyper
 
@@ -218,20 +227,40 @@ _ALLOWED: dict[str, Callable[[str, Any], None]] = {
 
 
 def check_hyper(hyper: Hyper) -> None:
-    """Requires allowed values of the hyper-parameters, including the ends of their schedules."""
+    """Requires allowed values of the hyper-parameters, including the ends of their schedules.
+
+    Example:
+      >>> check_hyper({"step_size": 0.1, "friction": -1.0})
+      Traceback (most recent call last):
+      ...
+      ValueError: friction must be positive and finite, got -1.0
+    """
     for name, value in hyper.items():
         check = _ALLOWED[name if name in _ALLOWED else name.removesuffix("_end")]
         check(name, value)
 
 
 def complete(name: str, options: Options) -> Options:
-    """The options with the agent's own number of members where none is given, for records of runs."""
+    """The options with the agent's own number of members where none is given, for records of runs.
+
+    Example:
+      >>> complete("ensemble_dqn", Options()).num_members, complete("ensemble_dqn", Options(num_members=3)).num_members
+      (20, 3)
+    """
     own = zoo.MEMBERS.get(name)
     return options if own is None or options.num_members is not None else replace(options, num_members=own)
 
 
 def make_agent(name: str, spaces: Spaces, hyper: Hyper | None = None, options: Options | None = None) -> Agent:
-    """Builds an agent of the zoo; `hyper` overrides its default hyper-parameters."""
+    """Builds an agent of the zoo; `hyper` overrides its default hyper-parameters.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import agents
+      >>> agent, key = agents.make_agent("ensemble_dqn", agents.Spaces((4,), num_actions=2)), jax.random.key(0)
+      >>> jax.eval_shape(lambda: agent.values(key, agent.init(key), jnp.zeros(4))).shape  # members, actions
+      (20, 2)
+    """
     check_choice("agent", name, ZOO)
     recipe = ZOO[name]
     for given in hyper or {}:

@@ -17,6 +17,15 @@ def restless(agent: Agent, num_actions: int, patience: int = 1000) -> Agent:
     If all rewards are 0, members learn that value everywhere, also where they have not been, and then walk in loops.
     After `patience` gradient steps on returns of 0, half of the episodes are therefore random, until a minibatch holds
     another return. Where that happens before, the agent is unchanged. Contexts are those of `one_draw_an_episode`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import agents
+      >>> agent = agents.make_agent("lmcdqn", agents.Spaces((1,), 1000))._replace(explore=lambda *_: jnp.array(0))
+      >>> agent = restless(agent, num_actions=1000, patience=10)  # this agent always takes action 0
+      >>> state = lambda steps: agents.AgentState(sampler=None, frozen=None, target=None, unrewarded=steps)
+      >>> [int(agent.explore(jax.random.key(0), state(steps), 1, None, 0.0)) for steps in (9, 10, -1)]
+      [0, 22, 0]
     """
 
     def init(key: PRNGKey) -> AgentState:
@@ -45,6 +54,16 @@ def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
     then at least about −1/(1 − γ). Adam with a step size of 10⁻³ takes tens of thousands of updates to reach much lower
     ones. Smaller returns are left as they are: a small cost or reward on the way to a large one stays small. Values are
     in the same unit.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from feelgood import agents, replay
+      >>> agent = agents.make_agent("dqn", agents.Spaces((1,), 2))
+      >>> agent = bounded_rewards(agent._replace(update=lambda key, state, batch, *_: (state, batch.return_)))
+      >>> state = agents.AgentState(sampler=None, frozen=None, target=None, reward_scale=1.0)
+      >>> batch = replay.Batch(None, None, jnp.array([8.0, 0.5, -1.0]), None, None, None, None)
+      >>> agent.update(None, state, batch, 3, None)[1].tolist()  # the returns that the agent inside gets
+      [1.0, 0.0625, -0.125]
     """
 
     def init(key: PRNGKey) -> AgentState:
@@ -79,6 +98,16 @@ def fitted_bounds(agent: Agent, bound: Any, decode: Callable[[Any], Any]) -> Age
       agent: the agent.
       bound: the declared bound of each entry, as in `Spaces`.
       decode: from stored observations to observations.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax
+      >>> from feelgood import agents, networks, objectives, replay, samplers
+      >>> network = networks.network(lambda key: networks.scaled(networks.mlp(key, 1, (), 2), 255.0, (1,)))
+      >>> agent = agents.value_agent(network, objectives.td(), samplers.from_optax(optax.sgd(0.1)))
+      >>> agent = fitted_bounds(agent._replace(update=lambda key, state, *_: (state, None)), 255.0, lambda code: code)
+      >>> batch = replay.Batch(jnp.array([[10.0]]), *[None] * 6)
+      >>> agent.update(None, agent.init(jax.random.key(0)), batch, 1, None)[0].frozen.bound.value.tolist()  # 255/16
+      [15.9375]
     """
 
     def init(key: PRNGKey) -> AgentState:

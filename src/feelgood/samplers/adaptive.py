@@ -127,6 +127,15 @@ def adam_langevin(
       normal: the generator of standard normals.
       **settings: the other arguments of `adaptive_bias`.
 
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import samplers
+      >>> sampler = samplers.adam_langevin(0.1, inverse_temperature=jnp.inf, bias_factor=0.5, corrected=True)
+      >>> step = jax.jit(sampler.step, static_argnums=2)
+      >>> state, info = step(jax.random.key(0), sampler.init(jnp.ones(1)), lambda w: w[0] ** 2 / 2)
+      >>> round(float(state.params[0]), 4)  # 1 - 0.1 · (1 + 0.5 · 1): the gradient, and the bias of size 0.5
+      0.85
+
     References:
       Ishfaq et al. (2024), "Provable and practical: efficient exploration in RL via Langevin Monte Carlo".
     """

@@ -166,6 +166,15 @@ def preconditioned_adam_langevin(
       epsilon: ε > 0.
       normal: the generator of standard normals.
 
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import samplers
+      >>> sampler = samplers.preconditioned_adam_langevin(0.1, inverse_temperature=jnp.inf)
+      >>> start, step = sampler.init(jnp.array([1.0, -5.0])), jax.jit(sampler.step, static_argnums=2)
+      >>> state, info = step(jax.random.key(0), start, lambda w: (w**2).sum() / 2)
+      >>> [round(w, 4) for w in state.params.tolist()]  # Adam's first step has size 0.1 everywhere
+      [0.9, -4.9]
+
     References:
       Dwaracherla and Van Roy (2020), "Langevin DQN".
     """

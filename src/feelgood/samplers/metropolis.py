@@ -153,6 +153,14 @@ def hmc(
         fixed length, for problems where no mode can resonate.
       normal: the generator of standard normals.
 
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import samplers
+      >>> sampler, potential = samplers.hmc(0.5, num_leapfrog_steps=5), lambda w: (w**2).sum() / 2
+      >>> draws, info = samplers.sample(jax.random.key(0), sampler, potential, jnp.zeros(3), 1000)
+      >>> round(float(draws.var()), 1), int(info.num_gradients[0])
+      (1.0, 5)
+
     References:
       Neal (2011), "MCMC using Hamiltonian dynamics".
     """

@@ -62,6 +62,16 @@ def lsvi_ase(
       keep_momentum: whether momentum (all of the sampler's memory) carries over to the next episode as w does. The
         paper keeps w alone, but momentum that is lost every J steps cannot speed up mixing that takes longer.
       measure: `(stage, start, num_updates) -> facts`, called for each stage before it is sampled from `start`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import linear
+      >>> features, scheme = jnp.eye(2)[None], linear.schemes.exact()  # one state, two actions
+      >>> learner = linear.lsvi_ase(features, 2, scheme, num_updates=1, loss_weight=0.1, feel_good_weight=100.0)
+      >>> data = linear.learning.no_data(features, 2)
+      >>> plan = jax.jit(learner.plan)(jax.random.key(0), learner.init(), data, jnp.array(0))
+      >>> float(plan.values[0, 0].max())  # a strong feel-good term: as much as two stages can pay
+      2.0
     """
     num_updates = check_count("num_updates", num_updates)
     check_positive("inverse_temperature", inverse_temperature)

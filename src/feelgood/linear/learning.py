@@ -139,12 +139,27 @@ def prior_variance_of(
 
 
 def random_start(mdp: LinearMDP) -> Start:
-    """First states drawn from the MDP's own law."""
+    """First states drawn from the MDP's own law.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import linear
+      >>> mdp = linear.mdps.nchain(4)  # starts in the second state
+      >>> int(random_start(mdp)(jax.random.key(0), jnp.zeros(4)))
+      1
+    """
     return lambda key, gaps: jax.random.categorical(key, jnp.log(mdp.initial))
 
 
 def worst_start(mdp: LinearMDP) -> Start:
-    """An adversary: the state, of all, where the last policy fell furthest short; ties broken at random."""
+    """An adversary: the state, of all, where the last policy fell furthest short; ties broken at random.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import linear
+      >>> int(worst_start(linear.mdps.nchain(4))(jax.random.key(0), jnp.array([0.0, 0.5, 2.0, 1.0])))
+      2
+    """
     del mdp
 
     def start(key: PRNGKey, gaps: Array) -> Array:

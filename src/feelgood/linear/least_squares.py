@@ -112,6 +112,15 @@ def lsvi(features: Array, horizon: int, *, ridge: Scalar = 1.0) -> Learner:
       features: φ, (S, A, d).
       horizon: H.
       ridge: ρ > 0.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import linear
+      >>> features = jnp.eye(2)[None]  # one state, two actions
+      >>> learner, data = linear.lsvi(features, 2), linear.learning.no_data(features, 2)
+      >>> plan = jax.jit(learner.plan)(jax.random.key(0), learner.init(), data, jnp.array(0))
+      >>> plan.values[:, 0, 0].tolist()  # without data it expects nothing
+      [0.0, 0.0]
     """
     return _learner(features, horizon, ridge, lambda key, model: jnp.zeros_like(model.rewards))
 
@@ -128,6 +137,15 @@ def lsvi_ucb(features: Array, horizon: int, *, bonus: Scalar, ridge: Scalar = 1.
       horizon: H.
       bonus: β ≥ 0; `lsvi_ucb_bonus` is the theory's.
       ridge: ρ > 0.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import linear
+      >>> features = jnp.eye(2)[None]  # one state, two actions
+      >>> learner, data = linear.lsvi_ucb(features, 2, bonus=1.5), linear.learning.no_data(features, 2)
+      >>> plan = jax.jit(learner.plan)(jax.random.key(0), learner.init(), data, jnp.array(0))
+      >>> plan.values[:, 0, 0].tolist()  # 1.5, and 1.5 truncated to the one stage that is left
+      [1.5, 1.0]
 
     References:
       Jin, Yang, Wang and Jordan (2020), "Provably efficient reinforcement learning with linear function approximation".
@@ -164,6 +182,16 @@ def opt_rlsvi(
       lower: α_L > 0, width up to which the regression is trusted.
       upper: α_U > α_L, width from which it is not; infinity makes it RLSVI, without the default.
       ridge: ρ > 0.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import linear
+      >>> features = jnp.eye(2)[None]  # one state, two actions
+      >>> learner = linear.opt_rlsvi(features, 2, noise_scale=1.0, lower=0.1, upper=0.2)
+      >>> data = linear.learning.no_data(features, 2)
+      >>> plan = jax.jit(learner.plan)(jax.random.key(0), learner.init(), data, jnp.array(0))
+      >>> plan.values[:, 0, 0].tolist()  # without data, the largest possible values
+      [2.0, 1.0]
 
     References:
       Zanette, Brandfonbrener, Brunskill, Pirotta and Lazaric (2020), "Frequentist regret bounds for randomized
@@ -220,6 +248,16 @@ def lsvi_phe(features: Array, horizon: int, *, noise_scale: Scalar, num_samples:
       noise_scale: σ ≥ 0; `lsvi_phe_noise` is the theory's.
       num_samples: M; `lsvi_phe_samples` is the theory's.
       ridge: ρ > 0.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import linear
+      >>> features = jnp.eye(2)[None]  # one state, two actions
+      >>> learner = linear.lsvi_phe(features, 2, noise_scale=1.0, num_samples=1000)
+      >>> data = linear.learning.no_data(features, 2)
+      >>> plan = jax.jit(learner.plan)(jax.random.key(0), learner.init(), data, jnp.array(0))
+      >>> plan.values[:, 0, 0].tolist()  # the largest of 1,000 standard normals is above 2
+      [2.0, 1.0]
 
     References:
       Ishfaq, Cui, Nguyen, Ayoub, Yang, Wang, Precup and Yang (2021), "Randomized exploration for reinforcement learning

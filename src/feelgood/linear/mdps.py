@@ -6,6 +6,24 @@ A finite-horizon MDP with stages h = 0 … H−1 is linear in the features φ(s,
     ‖φ(s, a)‖ ≤ 1,    ‖μ_h(S)‖ ≤ √d,    ‖θ_h‖ ≤ √d,    r ∈ [0, 1].
 
 States are finite here, so values of policies, and with them regret, are exact.
+
+Example:
+  >>> from feelgood.linear import mdps
+  >>> chain = mdps.nchain(length=4)
+  >>> q, v = mdps.optimal_values(chain)
+  >>> float(v[0, 1]), mdps.greedy(q)[0].tolist()  # always right, from the second state
+  (10.0, [1, 1, 1, 1])
+  >>> round(float(mdps.policy_values(chain, 0 * mdps.greedy(q))[0, 1]), 3)  # always left
+  0.011
+  >>> [mdp.dimension for mdp in (mdps.riverswim(), mdps.combination_lock(), mdps.random_simplex(), mdps.hypercube())]
+  [12, 6, 10, 5]
+  >>> transitions, rewards = mdps.tables(chain)
+  >>> mdps.tabular(transitions, rewards, 1).horizon, mdps.from_tables(chain.features, transitions, rewards, 1).horizon
+  (12, 12)
+  >>> mdps.linear_mdp(chain.features, chain.measures, 2 * chain.weights, chain.initial)
+  Traceback (most recent call last):
+  ...
+  ValueError: not a linear MDP: rewards must be in [0, 1], got 2 at index (0, 3, 1)
 """
 
 import itertools

@@ -96,7 +96,14 @@ def _check_step(step_size: Scalar, factory: Callable[[Array], Kernel], unit: str
 
 
 def lmc(step_size: Scalar = 0.5) -> Scheme:
-    """Langevin Monte Carlo, w ← w − τ∇U(w) + √(2τ) ξ, τ = step_size / M."""
+    """Langevin Monte Carlo, w ← w − τ∇U(w) + √(2τ) ξ, τ = step_size / M.
+
+    Example:
+      >>> lmc(2.5)
+      Traceback (most recent call last):
+      ...
+      ValueError: step_size must be below 2 (in units of 1/M) to be stable, got 2.5
+    """
     check_positive("step_size", step_size)
     _check_step(step_size, lambda step: langevin_kernel(step, 1.0), "(in units of 1/M)")
     return Scheme(
@@ -122,6 +129,12 @@ def ulmc(
       friction: in units of √M.
       form: "exact" is the closed form that the paper's theory is about, "euler" the scheme of its experiments,
         "splitting" BAOAB.
+
+    Example:
+      >>> ulmc(6.0, friction=2.0)
+      Traceback (most recent call last):
+      ...
+      ValueError: step_size must be below 5 (in units of 1/√M) to be stable, got 6
     """
     check_positive("step_size", step_size)
     check_positive("friction", friction)
@@ -136,12 +149,28 @@ def ulmc(
 
 
 def baoab(step_size: Scalar = 1.0, friction: Scalar = 0.1) -> Scheme:
-    """Underdamped Langevin by the splitting BAOAB, which stays stable where friction is low: our recommendation."""
+    """Underdamped Langevin by the splitting BAOAB, which stays stable where friction is low: our recommendation.
+
+    Example:
+      >>> baoab(2.5)
+      Traceback (most recent call last):
+      ...
+      ValueError: step_size must be below 2 (in units of 1/√M) to be stable, got 2.5
+    """
     return ulmc(step_size, friction, form="splitting")
 
 
 def mala(step_size: Scalar = 0.5) -> Scheme:
-    """Langevin proposals accepted or rejected, τ = step_size / M."""
+    """Langevin proposals accepted or rejected, τ = step_size / M.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> stage = Stage(4.0 * jnp.eye(1), jnp.ones(1), features=jnp.ones((1, 1)), feel_good_weight=None)
+      >>> sampler = mala(0.5).sampler(stage)  # a step of 0.5/4, from gradients at both ends
+      >>> step = jax.jit(sampler.step, static_argnums=2)
+      >>> int(step(jax.random.key(0), sampler.init(jnp.ones(1)), stage.potential)[1].num_gradients)
+      2
+    """
     check_positive("step_size", step_size)
     return Scheme(lambda stage: samplers.mala(step_size / stage.largest))
 
@@ -151,6 +180,14 @@ def hmc(step_size: Scalar = 0.5, num_leapfrog_steps: int = 5) -> Scheme:
 
     Trajectories have a fixed length. No mode turns by more than num_leapfrog_steps · step_size, by default 2.5 < π, so
     none resonates.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> stage = Stage(4.0 * jnp.eye(1), jnp.ones(1), features=jnp.ones((1, 1)), feel_good_weight=None)
+      >>> sampler = hmc(0.5, num_leapfrog_steps=5).sampler(stage)  # steps of 0.5/√4
+      >>> step = jax.jit(sampler.step, static_argnums=2)
+      >>> int(step(jax.random.key(0), sampler.init(jnp.ones(1)), stage.potential)[1].num_gradients)
+      6
     """
     check_positive("step_size", step_size)
     return Scheme(lambda stage: samplers.hmc(step_size / jnp.sqrt(stage.largest), num_leapfrog_steps, jitter=0.0))
@@ -161,6 +198,14 @@ def proximal(step_size: Scalar = 1.0) -> Scheme:
 
     An episode's data can move the posterior by many of its standard deviations; from so far away two steps towards the
     oracle's minimiser are too few, and nearly all proposals would be rejected. Hence four.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> stage = Stage(4.0 * jnp.eye(1), jnp.ones(1), features=jnp.ones((1, 1)), feel_good_weight=None)
+      >>> sampler = proximal(1.0).sampler(stage)  # four gradients to minimise, one to propose
+      >>> step = jax.jit(sampler.step, static_argnums=2)
+      >>> int(step(jax.random.key(0), sampler.init(jnp.ones(1)), stage.potential)[1].num_gradients)
+      5
     """
     check_positive("step_size", step_size)
 
@@ -172,7 +217,17 @@ def proximal(step_size: Scalar = 1.0) -> Scheme:
 
 
 def exact() -> Scheme:
-    """Exact draws, δ = 0: the reference."""
+    """Exact draws, δ = 0: the reference.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> stage = Stage(4.0 * jnp.eye(1), jnp.ones(1), features=jnp.ones((1, 1)), feel_good_weight=None)
+      >>> sampler = exact().sampler(stage)
+      >>> draw = lambda key: sampler.step(key, sampler.init(jnp.zeros(1)), stage.potential)[0].params[0]
+      >>> draws = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), 10_000))
+      >>> round(float(draws.mean()), 1), round(float(draws.var()), 2)  # 1 and 1/4
+      (1.0, 0.25)
+    """
 
     def sampler(stage: Stage) -> Sampler:
         if stage.feel_good_weight is None:
@@ -191,6 +246,12 @@ def fixed(
       sampler: of this package, or yours.
       step_size: its step, to be judged before a run; without it an unstable one shows as a regret of NaN.
       factory: `step_size -> Kernel`, the law of its steps on a quadratic (see `feelgood.samplers.diagnostics`).
+
+    Example:
+      >>> from feelgood import samplers
+      >>> sampler = samplers.langevin(0.1)
+      >>> fixed(sampler).sampler(None) is sampler
+      True
     """
 
     def check(largest: float) -> None:

@@ -17,6 +17,10 @@ def decoupling_coefficient_bound(dimension: int, horizon: int, num_episodes: int
     """The decoupling coefficient of a linear MDP is at most dc = 2dH(1 + ln(2KH)).
 
     This is the paper's proposition; the proof of its corollary has 1 + 2 ln(KH) in place of 1 + ln(2KH).
+
+    Example:
+      >>> round(decoupling_coefficient_bound(3, 2, 100), 2)  # 2 · 3 · 2 · (1 + ln 400)
+      83.9
     """
     check_sizes(dimension, horizon, num_episodes)
     return 2 * dimension * horizon * (1 + math.log(2 * num_episodes * horizon))
@@ -27,6 +31,10 @@ def prior_complexity_rate(dimension: int, horizon: int, epsilon: Scalar, constan
 
     Its proof has (2π√d H)^{d/2} as a factor of the prior's mass where it should be a divisor, and leaves out how far
     backups lie from the prior's centre, ‖w*‖²/2σ² ≤ 2H√d for each stage: the lemma needs H = O(√d ln(dH/ε)).
+
+    Example:
+      >>> round(prior_complexity_rate(2, 3, epsilon=0.6), 3)  # 6 · ln 10
+      13.816
     """
     check_sizes(dimension, horizon)
     check_positive("epsilon", epsilon)
@@ -56,6 +64,10 @@ def prior_complexity(
       prior_variance: σ²; √d H, the paper's, if not given.
       weight_norm: ρ, a number or one per stage; 2H√d if not given, as V ≤ H and ‖θ‖, ‖∫ f dμ‖ ≤ √d for |f| ≤ 1. (The
         paper's ‖μ(S)‖ ≤ √d covers only f = 1, which is not enough if μ is signed.)
+
+    Example:
+      >>> round(prior_complexity(1, 2, epsilon=1.96, prior_variance=1.0, weight_norm=0.0), 3)  # -2 · ln 0.95
+      0.103
     """
     check_sizes(dimension, horizon)
     if prior_variance is None:
@@ -74,6 +86,10 @@ def log_ball_mass(dimension: int, radius: Scalar, distance: Scalar, variance: Sc
       P = Σ_j Poisson(j; ρ²/2σ²) · γ(d/2 + j, r²/2σ²),   γ the regularised lower incomplete gamma function.
 
     The sum is cut off at its far end, so that the result is never too large.
+
+    Example:
+      >>> round(math.exp(log_ball_mass(1, radius=1.96, distance=0.0, variance=1.0)), 3)
+      0.95
     """
     dimension = check_count("dimension", dimension)
     check_positive("radius", radius)
@@ -134,6 +150,10 @@ def theorem_weights(
 
     Then (λ/η) dc + (2K/λ) κ = 6b√(dc κ K). The simplified bound that follows in the paper has (1/16) b² Σ k δ_k for
     R_sample; its proof shows H times that.
+
+    Example:
+      >>> theorem_weights(bound=2.0, num_episodes=100, decoupling_coefficient=4.0, prior_complexity=16.0)
+      Weights(loss_weight=0.0625, feel_good_weight=10.0)
     """
     check_positive("bound", bound)
     num_episodes = check_count("num_episodes", num_episodes)
@@ -153,6 +173,11 @@ def corollary_weights(
       horizon: H.
       num_episodes: K.
       prior_complexity: κ(H/K²); that of the function of this name if not given.
+
+    Example:
+      >>> eta, weight = corollary_weights(3, 2, 100, prior_complexity=6.0)
+      >>> eta, round(weight, 3)  # 2/(5·2²) and √(600/(24·(1 + ln 400)))
+      (0.1, 1.891)
     """
     check_sizes(dimension, horizon, num_episodes)
     kappa = _corollary_prior(dimension, horizon, num_episodes, prior_complexity)
@@ -167,6 +192,11 @@ def sampling_weights(
 
     The corollary's α_k = O(√(ln(dT)/K) H² k) leaves out the last term, which is the larger one while
     k < 4λ/(ηbH), about 10√K/H. Theorem 2 is not harmed: with its ε_k, Σ_k b H ε_k is of lower order.
+
+    Example:
+      >>> episodes = np.array([1, 2, 3])
+      >>> sampling_weights(episodes, loss_weight=0.25, feel_good_weight=0.0625, bound=1.0, horizon=2).tolist()
+      [1.0, 3.0, 5.0]
     """
     episodes = check_count("episodes", episodes)
     slope = loss_weight / (4 * feel_good_weight) * bound**2 * horizon
@@ -195,6 +225,12 @@ def regret_bound(
       decoupling_coefficient: dc, or a bound on it.
       prior_complexity: κ(b/K²), or a bound on it.
       errors: δ, (K,), or δ of each stage, (K, H), which are summed, up to 1; 0 if not given.
+
+    Example:
+      >>> sizes, weights = {"horizon": 1, "num_episodes": 100}, {"loss_weight": 0.25, "feel_good_weight": 2.0}
+      >>> bound = regret_bound(**sizes, **weights, bound=1.0, decoupling_coefficient=4.0, prior_complexity=3.0)
+      >>> bound.decoupling, bound.prior, bound.horizon, bound.rounding, bound.total
+      (32.0, 300.0, 3.0, 0.01, 335.01)
     """
     check_sizes(1, horizon, num_episodes)
     check_positive("bound", bound)
@@ -237,6 +273,11 @@ def corollary_bound(
 
     (λ/η) dc + (2K/λ) κ = 7√(dH³ (1 + ln 2T) K κ), which is O(dH^{3/2} √T ln(dT)) where κ is O(dH ln(dT)):
     for H up to the order of √d ln(dT), see `prior_complexity_rate`.
+
+    Example:
+      >>> bounds = [corollary_bound(3, 2, num_episodes).total for num_episodes in (10_000, 40_000)]
+      >>> round(bounds[1] / bounds[0], 2)  # four times the episodes: √4, and logarithms
+      2.25
     """
     kappa = _corollary_prior(dimension, horizon, num_episodes, prior_complexity)
     loss_weight, feel_good_weight = corollary_weights(dimension, horizon, num_episodes, kappa)

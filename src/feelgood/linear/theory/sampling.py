@@ -38,6 +38,11 @@ def curvature(gram: Array, loss_weight: Scalar, prior_precision: Scalar) -> Curv
       gram: G = Σ_τ φ_τ φ_τᵀ, (d, d), positive semi-definite.
       loss_weight: η.
       prior_precision: ρ > 0; 1/(√d H) for the paper's prior.
+
+    Example:
+      >>> m, M, condition = curvature(jnp.diag(jnp.array([0.0, 3.0])), loss_weight=0.5, prior_precision=0.5)
+      >>> float(m), float(M), float(condition)
+      (0.5, 3.5, 7.0)
     """
     check_positive("loss_weight", loss_weight)
     check_positive("prior_precision", prior_precision)
@@ -54,6 +59,10 @@ def allowed_error(
     """The total variation that Theorem 2 grants each stage of episode k: ε_k = c · d √ln(dT) / (Hk).
 
     Above 1, as in the first d√ln(dT)/H episodes, it asks for nothing at all.
+
+    Example:
+      >>> allowed_error(np.array([1, 2, 4]), 4, 2, 100).round(3).tolist()  # 2 · √ln 800, divided by the episode
+      [5.171, 2.585, 1.293]
     """
     check_sizes(dimension, horizon, num_episodes)
     episodes = check_count("episodes", episodes)
@@ -79,6 +88,11 @@ def lmc_schedule(
       largest: M ≥ m.
       step_constant: c.
       steps_constant: c', which also stands for the logarithms in Θ̃.
+
+    Example:
+      >>> schedule = lmc_schedule(0.1, 4, smallest=1.0, largest=2.0)
+      >>> round(float(schedule.step_size), 6), int(schedule.num_steps)  # 0.01/(2·2·4) and 2²·4/0.01
+      (0.000625, 1600)
     """
     epsilon, m, M = _check_spectrum(error, dimension, smallest, largest)
     condition = M / m
@@ -110,6 +124,11 @@ def ulmc_schedule(
       step_constant: c.
       friction_constant: c''.
       steps_constant: c', which also stands for the logarithms in Θ̃.
+
+    Example:
+      >>> schedule = ulmc_schedule(0.1, 4, smallest=1.0, largest=4.0)
+      >>> [round(float(x), 4) for x in schedule]  # 0.1·1/(4·2), √4 and 4^1.5·2/0.1
+      [0.0125, 2.0, 160.0]
     """
     epsilon, m, M = _check_spectrum(error, dimension, smallest, largest)
     condition = M / m
@@ -122,6 +141,10 @@ def cumulative_steps(schedule: Schedule, horizon: int) -> float:
     """Cumulative sampling complexity SC = Σ_k Σ_h N_{k,h}, for schedules of shape (K,), alike at all stages, or (K, H).
 
     The paper defines SC = Σ_k J_k, which counts one of the H stages; its theorem sums over all of them, as here.
+
+    Example:
+      >>> cumulative_steps(lmc_schedule(np.array([0.1, 0.2]), 4, 1.0, 2.0), horizon=3)  # 3 · (1600 + 400)
+      6000.0
     """
     num_steps = np.asarray(schedule.num_steps, float)
     return float(num_steps.sum() * (horizon if num_steps.ndim < 2 else 1))

@@ -123,7 +123,14 @@ class Curve(NamedTuple):
 
 
 def best_arm(scores: Array, context: Context) -> Array:
-    """The available arm with the largest score."""
+    """The available arm with the largest score.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> scores, everything = jnp.array([0.1, 0.9, 0.5]), Context(jnp.ones((1, 2)))
+      >>> int(best_arm(scores, everything)), int(best_arm(scores, everything._replace(available=scores < 0.6)))
+      (1, 2)
+    """
     if context.available is not None:
         scores = jnp.where(context.available, scores, -jnp.inf)
     return jnp.argmax(scores)
@@ -243,6 +250,15 @@ def choice_probabilities(
     """The probability of each arm, (A,), as the frequency of choices over `num_draws` keys.
 
     For a chain these are the probabilities of the next choice given the chain's present state.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> algorithm = bandits.epsilon_greedy(model, epsilon=0.4)
+      >>> estimate = lambda key: choice_probabilities(key, algorithm, algorithm.init(key), context, num_arms=2)
+      >>> [round(p, 1) for p in jax.jit(estimate)(jax.random.key(0)).tolist()]  # the first arm: 1 - 0.4 + 0.4/2
+      [0.8, 0.2]
     """
     num_draws = check_count("num_draws", num_draws)
     keys = jax.random.split(key, num_draws)

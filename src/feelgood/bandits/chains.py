@@ -148,6 +148,15 @@ def lmc_ts(
       **options: `num_steps` (K, 25), `preconditioned` (run on Lᵀ(θ − m), P = LLᵀ: drift and noise have the metric
         P⁻¹), `feel_good`, and those of `chain_ts` and `least_squares`.
 
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> algorithm, key = lmc_ts(model, temperature=1e-3), jax.random.key(0)
+      >>> state = jax.jit(algorithm.learn)(key, algorithm.init(key), context, 0, -2.0)
+      >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # cold, it avoids the arm that paid -2
+      1
+
     References:
       Xu, Zheng, Mazumdar, Azizzadenesheli and Anandkumar (2022), "Langevin Monte Carlo for contextual bandits".
     """

@@ -44,6 +44,10 @@ def snips(rewards: ArrayLike, actions: ArrayLike, propensities: ArrayLike, targe
     """Self-normalised inverse propensity scores: Σ w·r / Σ w. Biased by O(1/n), with a smaller variance than `ips`.
 
     The standard error is that of the ratio by the delta method.
+
+    Example:
+      >>> snips([1.0, 0.0, 0.0], [0, 1, 0], [0.5, 0.5, 0.5], [[1.0, 0.0]] * 3).value  # of the two rounds with arm 0
+      0.5
     """
     r, _, w, _ = _checked(rewards, actions, propensities, target)
     if w.sum() == 0:
@@ -64,6 +68,11 @@ def dr(
       propensities: p, (n,).
       target: π, (n, A).
       predictions: q̂, (n, A), rewards that a model predicts.
+
+    Example:
+      >>> predictions = [[0.75, 0.0]] * 2
+      >>> dr([1.0, 0.0], [0, 1], [0.5, 0.5], [[1.0, 0.0]] * 2, predictions).value  # (0.75 + 2 · 0.25 + 0.75)/2
+      1.0
     """
     r, a, w, pi = _checked(rewards, actions, propensities, target)
     q = np.asarray(predictions, float)
@@ -113,6 +122,14 @@ def replay(key: PRNGKey, algorithm: Algorithm, features: Array, actions: Array, 
       features: (n, A, k) or (n, 1, k).
       actions: (n,), logged arms.
       rewards: (n,).
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> algorithm = bandits.epsilon_greedy(bandits.Model(2, 1, shared=False), epsilon=0.0)
+      >>> actions, rewards = jnp.array([0, 1, 0]), jnp.array([1.0, 0.0, 2.0])
+      >>> replay(jax.random.key(0), algorithm, jnp.ones((3, 1, 1)), actions, rewards)
+      Replay(matched=Array([ True, False,  True], dtype=bool), reward=Array([1., 0., 2.], dtype=float32))
     """
     if not (len(features) == len(actions) == len(rewards)):
         raise ValueError(

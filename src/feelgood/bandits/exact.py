@@ -27,6 +27,14 @@ def least_squares(
       loss_weight: η; 1/(2σ²) for noise of variance σ².
       prior_precision: ρ.
       link: "identity", or "logistic" for rewards in [0, 1].
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> (init, learn), key = least_squares(bandits.Model(1, 1, shared=True)), jax.random.key(0)
+      >>> state = jax.jit(learn)(key, init(key), bandits.Context(jnp.ones((1, 1))), 0, 3.0)
+      >>> round(float(state.mean[0, 0]), 3)  # 3/(1 + 1): one reward, and the prior
+      1.5
     """
     model.check()
     check_choice("link", link, ("identity", "logistic"))
@@ -57,6 +65,15 @@ def lin_ucb(model: Model, bonus: Scalar = 1.0, **fit) -> Algorithm:
       bonus: α ≥ 0; 0 is greedy.
       **fit: of `least_squares`; with link "logistic" it is GLM-UCB with a Laplace approximation.
 
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> algorithm, key = lin_ucb(model), jax.random.key(0)
+      >>> state = jax.jit(algorithm.learn)(key, algorithm.init(key), context, 0, 0.0)
+      >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # arm 0 has a smaller width now
+      1
+
     References:
       Li, Chu, Langford and Schapire (2010), "A contextual-bandit approach to personalized news article recommendation".
     """
@@ -78,6 +95,16 @@ def lin_ts(model: Model, temperature: Scalar = 1.0, **fit) -> Algorithm:
       model: shape of the parameters.
       temperature: T ≥ 0, a factor on the posterior's variance; 0 is greedy.
       **fit: of `least_squares`; with link "logistic" it is Laplace-TS, online.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> algorithm, key = lin_ts(model), jax.random.key(0)
+      >>> state = jax.jit(algorithm.learn)(key, algorithm.init(key), context, 0, 2.0)  # θ₀ ~ N(1, ½), θ₁ ~ N(0, 1)
+      >>> chances = jax.jit(lambda key: bandits.choice_probabilities(key, algorithm, state, context, num_arms=2))(key)
+      >>> [round(chance, 1) for chance in chances.tolist()]  # Φ(1/√1.5) = 0.79
+      [0.8, 0.2]
 
     References:
       Agrawal and Goyal (2013), "Thompson sampling for contextual bandits with linear payoffs".
@@ -104,6 +131,15 @@ def lin_ids(model: Model, bonus: Scalar = 1.0, **fit) -> Algorithm:
       model: shape of the parameters.
       bonus: α > 0.
       **fit: of `least_squares`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> algorithm, key = lin_ids(model), jax.random.key(0)
+      >>> state = jax.jit(algorithm.learn)(key, algorithm.init(key), context, 0, 0.0)
+      >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # equal means, and less is known about arm 1
+      1
 
     References:
       Kirschner and Krause (2018), "Information directed sampling and linear bandits with heteroscedastic noise".
@@ -150,6 +186,15 @@ def epsilon_greedy(model: Model, epsilon: Scalar = 0.05, **fit) -> Algorithm:
       model: shape of the parameters.
       epsilon: ε in [0, 1].
       **fit: of `least_squares`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> algorithm, key = epsilon_greedy(model, epsilon=0.0), jax.random.key(0)
+      >>> state = jax.jit(algorithm.learn)(key, algorithm.init(key), context, 0, -1.0)
+      >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # the mean of arm 0 is -½ now
+      1
     """
     check_probability("epsilon", epsilon)
     init, learn = least_squares(model, **fit)
@@ -205,6 +250,15 @@ def fgts(
       num_candidates: N ≥ 1.
       common_context: whether all arms see the same features; by default where arms have parameters of their own.
       **fit: of `least_squares`; the feel-good term is that of ⟨θ, φ_a⟩, before the link.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> algorithm, key = fgts(model, bandits.FeelGood(weight=0.1), temperature=1e-3), jax.random.key(0)
+      >>> state = jax.jit(algorithm.learn)(key, algorithm.init(key), context, 0, -2.0)
+      >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # cold, it avoids the arm that paid -2
+      1
 
     References:
       Zhang (2022), "Feel-good Thompson sampling for contextual bandits and reinforcement learning".

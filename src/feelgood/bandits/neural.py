@@ -81,6 +81,15 @@ def neural_greedy(model: Model, epsilon: Scalar = 0.05, **options) -> Algorithm:
       epsilon: ε in [0, 1].
       **options: `training`, a `Training`; `common_context`, whether all arms see the same features (by default where
         arms have parameters of their own).
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> algorithm = neural_greedy(model, epsilon=0.4)
+      >>> estimate = lambda key: bandits.choice_probabilities(key, algorithm, algorithm.init(key), context, num_arms=2)
+      >>> sorted(round(chance, 1) for chance in jax.jit(estimate)(jax.random.key(0)).tolist())  # 0.4/2 and the rest
+      [0.2, 0.8]
     """
     check_probability("epsilon", epsilon)
 

@@ -65,6 +65,15 @@ def polya_gamma_ts(
       temperature: T, a factor on the variance of θ.
       window: n, rewards that are treated exactly.
 
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=True), bandits.Context(jnp.array([[1.0], [-1.0]]))
+      >>> algorithm, key = polya_gamma_ts(model, temperature=1e-3, window=8), jax.random.key(0)
+      >>> state = jax.jit(algorithm.learn)(key, algorithm.init(key), context, 0, 0.0)
+      >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # cold, it avoids the arm that paid 0
+      1
+
     References:
       Polson, Scott and Windle (2013), "Bayesian inference for logistic models using Pólya–Gamma latent variables".
       Dumitrascu, Feng and Engelhardt (2018), "PG-TS: improved Thompson sampling for logistic contextual bandits".

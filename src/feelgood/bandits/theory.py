@@ -65,6 +65,11 @@ def fgts_bound(
       feature_norm: L.
       feel_good_weight: λ, for rewards as they are; the best one if None.
 
+    Example:
+      >>> few, many = fgts_bound(10_000, dimension=5).regret, fgts_bound(40_000, dimension=5).regret
+      >>> round(many / few, 2)  # four times the rounds: √4, and a logarithm
+      2.12
+
     References:
       Zhang (2022), "Feel-good Thompson sampling for contextual bandits and reinforcement learning".
     """

@@ -131,10 +131,10 @@ def ulmc(
         "splitting" BAOAB.
 
     Example:
-      >>> ulmc(6.0, friction=2.0)
+      >>> ulmc(2.5, form="splitting")
       Traceback (most recent call last):
       ...
-      ValueError: step_size must be below 5 (in units of 1/√M) to be stable, got 6
+      ValueError: step_size must be below 2 (in units of 1/√M) to be stable, got 2.5
     """
     check_positive("step_size", step_size)
     check_positive("friction", friction)
@@ -166,9 +166,11 @@ def mala(step_size: Scalar = 0.5) -> Scheme:
     Example:
       >>> import jax, jax.numpy as jnp
       >>> stage = Stage(4.0 * jnp.eye(1), jnp.ones(1), features=jnp.ones((1, 1)), feel_good_weight=None)
-      >>> sampler = mala(0.5).sampler(stage)  # a step of 0.5/4, from gradients at both ends
-      >>> step = jax.jit(sampler.step, static_argnums=2)
-      >>> int(step(jax.random.key(0), sampler.init(jnp.ones(1)), stage.potential)[1].num_gradients)
+      >>> @jax.jit
+      ... def step(key):
+      ...     sampler = mala(0.5).sampler(stage)  # a step of 0.5/4, from gradients at both ends
+      ...     return sampler.step(key, sampler.init(stage.mean), stage.potential)
+      >>> int(step(jax.random.key(0))[1].num_gradients)
       2
     """
     check_positive("step_size", step_size)
@@ -184,9 +186,11 @@ def hmc(step_size: Scalar = 0.5, num_leapfrog_steps: int = 5) -> Scheme:
     Example:
       >>> import jax, jax.numpy as jnp
       >>> stage = Stage(4.0 * jnp.eye(1), jnp.ones(1), features=jnp.ones((1, 1)), feel_good_weight=None)
-      >>> sampler = hmc(0.5, num_leapfrog_steps=5).sampler(stage)  # steps of 0.5/√4
-      >>> step = jax.jit(sampler.step, static_argnums=2)
-      >>> int(step(jax.random.key(0), sampler.init(jnp.ones(1)), stage.potential)[1].num_gradients)
+      >>> @jax.jit
+      ... def step(key):
+      ...     sampler = hmc(0.5, num_leapfrog_steps=5).sampler(stage)  # steps of 0.5/√4
+      ...     return sampler.step(key, sampler.init(stage.mean), stage.potential)
+      >>> int(step(jax.random.key(0))[1].num_gradients)
       6
     """
     check_positive("step_size", step_size)
@@ -202,9 +206,11 @@ def proximal(step_size: Scalar = 1.0) -> Scheme:
     Example:
       >>> import jax, jax.numpy as jnp
       >>> stage = Stage(4.0 * jnp.eye(1), jnp.ones(1), features=jnp.ones((1, 1)), feel_good_weight=None)
-      >>> sampler = proximal(1.0).sampler(stage)  # four gradients to minimise, one to propose
-      >>> step = jax.jit(sampler.step, static_argnums=2)
-      >>> int(step(jax.random.key(0), sampler.init(jnp.ones(1)), stage.potential)[1].num_gradients)
+      >>> @jax.jit
+      ... def step(key):
+      ...     sampler = proximal(1.0).sampler(stage)  # four gradients to minimise, one to propose
+      ...     return sampler.step(key, sampler.init(stage.mean), stage.potential)
+      >>> int(step(jax.random.key(0))[1].num_gradients)
       5
     """
     check_positive("step_size", step_size)
@@ -222,9 +228,12 @@ def exact() -> Scheme:
     Example:
       >>> import jax, jax.numpy as jnp
       >>> stage = Stage(4.0 * jnp.eye(1), jnp.ones(1), features=jnp.ones((1, 1)), feel_good_weight=None)
-      >>> sampler = exact().sampler(stage)
-      >>> draw = lambda key: sampler.step(key, sampler.init(jnp.zeros(1)), stage.potential)[0].params[0]
-      >>> draws = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), 10_000))
+      >>> @jax.jit
+      ... @jax.vmap
+      ... def draw(key):
+      ...     sampler = exact().sampler(stage)
+      ...     return sampler.step(key, sampler.init(jnp.zeros(1)), stage.potential)[0].params
+      >>> draws = draw(jax.random.split(jax.random.key(0), 10_000))
       >>> round(float(draws.mean()), 1), round(float(draws.var()), 2)  # 1 and 1/4
       (1.0, 0.25)
     """

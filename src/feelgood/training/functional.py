@@ -116,6 +116,15 @@ def trainer(
       schedule: `(hyper, progress) -> hyper`, the hyper-parameters at `progress` in [0, 1] of the budget; called at the
         start of each block.
       tally: totals to keep in `RunState.totals`, if any.
+
+    Example:
+      >>> import jax
+      >>> from feelgood import agents, envs
+      >>> make_agent = lambda spaces, hyper: agents.make_agent("dqn", spaces, hyper)
+      >>> run = trainer(envs.mountain_car(max_episode_steps=5), make_agent, FunctionalConfig(num_steps=1000))
+      >>> start = jax.jit(lambda key, hyper: run.evaluate(key, run.init(key, hyper), hyper))
+      >>> float(start(jax.random.key(0), {"step_size": 1e-3}))  # an untrained agent, five steps an episode
+      -5.0
     """
     spec = environment.spec
     if spec.max_episode_steps is None:

@@ -67,6 +67,14 @@ def priorities(capacity: int, *, stratified: bool = True) -> Priorities:
       stratified: whether draw i of B takes its block from the i-th of B equal parts of the total (Schaul et al., 2016),
         which spreads the B draws more evenly and keeps the expected counts. Otherwise draws are independent.
 
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> table = priorities(4)
+      >>> state = jax.jit(table.set)(table.init(), jnp.array([0, 3]), jnp.array([1.0, 3.0]))
+      >>> slots, probabilities = jax.jit(table.sample, static_argnums=2)(jax.random.key(0), state, 4)
+      >>> slots.tolist(), probabilities.tolist()
+      ([0, 3, 3, 3], [0.25, 0.75, 0.75, 0.75])
+
     References:
       Schaul, Quan, Antonoglou and Silver (2016), "Prioritized experience replay".
     """

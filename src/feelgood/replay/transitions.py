@@ -120,6 +120,16 @@ def replay(capacity: int, example: Transition, *, n_step: int = 1, priority_expo
       example: one transition; only shapes and dtypes matter. The ring stores actions and rewards in these dtypes.
       n_step: the most steps that a sample spans.
       priority_exponent: α of prioritised sampling; None for uniform samples without weights.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> step = lambda o, reward, is_last: Transition(o, 0, reward, is_last, False, o + 1, first_observation=0)
+      >>> ring = replay(capacity=4, example=step(0, 0.0, False), n_step=2)
+      >>> add, take = jax.jit(ring.add), jax.jit(ring.take)
+      >>> state = add(add(ring.init(), step(0, 1.0, False)), step(1, 2.0, True))
+      >>> batch = take(state, jnp.array([0]), 0.5)
+      >>> batch.return_.tolist(), batch.bootstrap_discount.tolist()  # 1 + 0.5 · 2, and nothing after the end
+      ([2.0], [0.0])
     """
     capacity = check_count("capacity", capacity)
     n_step = check_count("n_step", n_step)

@@ -7,6 +7,21 @@ leading axes, so that a minibatch is a chain of matrix products: (..., *observat
 Large models are a trunk, from observations to features, and a head, from features to outputs; see `over`.
 
 `partition` is the one place that separates trainable arrays from the rest.
+
+Example:
+  >>> import jax, jax.numpy as jnp
+  >>> from feelgood import networks
+  >>> def outputs(key, o):
+  ...     trunk, head = networks.mlp_features(key, 4, (3,)), lambda num_features: networks.mlp(key, num_features, (), 2)
+  ...     quantiles = networks.implicit_quantiles(key, trunk, head, num_fractions=8)
+  ...     logits = networks.categorical(networks.mlp(key, 4, (), 2 * 51), 51)
+  ...     noisy = networks.noisy_mlp(key, 4, (32,), 2)
+  ...     return trunk(o), networks.over(trunk, head)(o), quantiles(o).values, logits(o), noisy(o, key)
+  >>> [each.shape for each in jax.eval_shape(outputs, jax.random.key(0), jnp.ones((7, 4)))]  # seven observations
+  [(7, 3), (7, 2), (7, 2, 8), (7, 2, 51), (7, 2)]
+  >>> convolutions = lambda key, o: networks.nature_convolutions(key)(o)
+  >>> jax.eval_shape(convolutions, jax.random.key(0), jnp.ones((7, 4, 84, 84))).shape  # 64 · 7 · 7 features
+  (7, 3136)
 """
 
 from feelgood.networks.builders import (

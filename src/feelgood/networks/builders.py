@@ -70,6 +70,11 @@ def mlp(key: PRNGKey, observation_shape: int | Sequence[int], hidden: Sequence[i
       observation_shape: shape of one observation, or its length.
       hidden: widths of the hidden layers; empty for a linear model.
       num_actions: length of the output.
+
+    Example:
+      >>> import jax
+      >>> mlp(jax.random.key(0), 4, (32,), 2)(jax.numpy.ones((7, 4))).shape
+      (7, 2)
     """
     return _stack(observation_shape, hidden, num_actions, _uniform(key), _torch_dense)
 
@@ -217,13 +222,27 @@ def implicit_quantiles(
 
 
 def ensemble(key: PRNGKey, make_member: Callable[[PRNGKey], Any], num_members: int) -> Ensemble:
-    """Builds independent members from `make_member(key)`; the output is (..., num_members, num_actions)."""
+    """Builds independent members from `make_member(key)`; the output is (..., num_members, num_actions).
+
+    Example:
+      >>> import jax
+      >>> model = ensemble(jax.random.key(0), lambda key: mlp(key, 4, (), 2), num_members=3)
+      >>> model(jax.numpy.ones((7, 4))).shape
+      (7, 3, 2)
+    """
     num_members = check_count("num_members", num_members)
     return Ensemble(eqx.filter_vmap(make_member)(jax.random.split(key, num_members)), num_members)
 
 
 def with_prior(model: Any, prior: Any, scale: Scalar = 1.0) -> WithPrior:
-    """Adds a fixed random prior, model + scale·prior (Osband et al., 2018); neither `prior` nor `scale` is trained."""
+    """Adds a fixed random prior, model + scale·prior (Osband et al., 2018); neither `prior` nor `scale` is trained.
+
+    Example:
+      >>> import jax
+      >>> model, o = mlp(jax.random.key(0), 1, (), 1), jax.numpy.ones(1)
+      >>> round(float(with_prior(model, model, scale=3.0)(o)[0] / model(o)[0]), 3)  # 1 + scale
+      4.0
+    """
     return WithPrior(model, Frozen((prior, jnp.asarray(scale, jnp.float32))))
 
 

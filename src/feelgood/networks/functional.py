@@ -19,6 +19,13 @@ def partition(model: Any) -> tuple[Params, Any, Callable[..., Any]]:
       frozen: the other arrays (prior networks), shaped likewise.
       apply: `(params, frozen, observation, key=None) -> outputs`. It closes over no array, so one `apply` serves all
         seeds and `jax.vmap` runs over `params` and `frozen`. Further arguments by name go to the model.
+
+    Example:
+      >>> from feelgood import networks
+      >>> model = networks.mlp(jax.random.key(0), 4, (), 2)
+      >>> params, frozen, apply = partition(networks.with_prior(model, model))
+      >>> len(jax.tree.leaves(params)), len(jax.tree.leaves(frozen))  # weight and bias; the prior's and its scale
+      (2, 3)
     """
     is_frozen = lambda node: isinstance(node, Frozen)  # not an array, so all below it counts as not trained
     params, rest = eqx.partition(model, jax.tree.map(eqx.is_inexact_array, model, is_leaf=is_frozen))

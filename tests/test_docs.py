@@ -64,6 +64,49 @@ def test_the_examples_in_docstrings_print_their_output(source, monkeypatch):
     assert failed == 0
 
 
+# Packages, and modules without a list of public names, whose functions all have an example.
+SHOWN = ("agents", "bandits", "envs", "envs.bsuite", "envs.diagnostic", "envs.external", "linear", "linear.algorithms")
+SHOWN += ("linear.mdps", "linear.schemes", "linear.theory", "networks", "objectives", "replay", "samplers")
+SHOWN += ("statistics", "training")
+
+# The exceptions, and why. The tests run every example, and most of its time is compilation.
+UNSHOWN = {
+    "envs.external.atari": "needs an extra",
+    "training.run_batch": "compiles a training loop, which takes two seconds",
+    **{f"linear.{name}": "a plan compiles for a second" for name in ("cps", "eleanor", "lmc_lsvi", "lsvi_ase_general")},
+    **{f"bandits.{name}_ts": "is called like `lmc_ts`" for name in ("baoab", "chain", "hmc", "mala", "ulmc")},
+    **{
+        f"bandits.neural_{name}": "is called like `neural_greedy`"
+        for name in ("ensemble", "langevin", "linear", "ts", "ucb")
+    },
+}
+
+
+def public_functions(place: str) -> dict[str, types.FunctionType]:
+    """Functions of a package's list of public names, or all of a module that has none."""
+    module = importlib.import_module(f"feelgood.{place}")
+    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+    names = getattr(module, "__all__", [name for name in own if not name.startswith("_")])
+    found = {f"{place}.{name}": getattr(module, name) for name in names}
+    return {name: value for name, value in found.items() if isinstance(value, types.FunctionType)}
+
+
+def has_example(name: str, function: types.FunctionType) -> bool:
+    """Whether its docstring has an example that runs, or one in the docstring of its module or package calls it."""
+    if EXAMPLE.search(function.__doc__ or ""):
+        return True
+    place, _, short_name = f"feelgood.{name}".rpartition(".")
+    called = re.compile(rf"^ *(>>>|\.\.\.) (?!.*\+SKIP).*\b{short_name}\(", re.MULTILINE)
+    homes = (place, place.rpartition(".")[0], function.__module__)
+    return any(called.search(sys.modules[home].__doc__ or "") for home in homes)
+
+
+def test_every_public_function_has_an_example():
+    functions = {name: function for place in SHOWN for name, function in public_functions(place).items()}
+    assert len(functions) > 150  # none was overlooked
+    assert {name for name, function in functions.items() if not has_example(name, function)} == set(UNSHOWN)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_to_files_of_the_project_lead_somewhere(page):
     text = FENCE.sub("", page.read_text())

@@ -122,7 +122,9 @@ def test_rejection_replay_learns_only_where_the_log_agrees():
     actions = rng.integers(2, size=n)
     rewards = np.einsum("nk,nk->n", theta[actions], x[:, 0]).astype(np.float32)
     algorithm = bandits.lin_ucb(bandits.Model(2, 2, False), 0.1)
-    result = bandits.replay(jax.random.key(0), algorithm, jnp.asarray(x), jnp.asarray(actions), jnp.asarray(rewards))
+    result = bandits.replay_log(
+        jax.random.key(0), algorithm, jnp.asarray(x), jnp.asarray(actions), jnp.asarray(rewards)
+    )
     share = float(result.matched.mean())
     assert abs(share - 0.5) < 4 * 0.5 / np.sqrt(n)  # uniform logs agree half of the time
     late = np.arange(n) > n // 2
@@ -142,4 +144,6 @@ def test_rejection_replay_learns_only_where_the_log_agrees():
 @pytest.mark.parametrize("make", [bandits.lin_ts, bandits.neural_greedy])
 def test_a_bad_log_for_replay_is_refused(make, features, rewards, sentence):
     with pytest.raises(ValueError, match=sentence):
-        bandits.replay(jax.random.key(0), make(bandits.Model(2, 2, False)), features, jnp.zeros(3, jnp.int32), rewards)
+        bandits.replay_log(
+            jax.random.key(0), make(bandits.Model(2, 2, False)), features, jnp.zeros(3, jnp.int32), rewards
+        )

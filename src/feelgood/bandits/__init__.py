@@ -14,7 +14,7 @@ from feelgood.bandits.base import (
 )
 from feelgood.bandits.chains import Chain, baoab_ts, chain_ts, hmc_ts, lmc_ts, mala_ts, ulmc_ts
 from feelgood.bandits.environments import cosine, linear, logistic, quadratic, wheel
-from feelgood.bandits.evaluation import dr, ips, replay, snips
+from feelgood.bandits.evaluation import dr, ips, replay_log, snips
 from feelgood.bandits.exact import epsilon_greedy, fgts, least_squares, lin_ids, lin_ts, lin_ucb
 from feelgood.bandits.feel_good import FeelGood
 from feelgood.bandits.neural import (
@@ -71,7 +71,7 @@ __all__ = [
     "neural_ucb",
     "polya_gamma_ts",
     "quadratic",
-    "replay",
+    "replay_log",
     "simulate",
     "snips",
     "ulmc_ts",

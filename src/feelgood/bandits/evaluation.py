@@ -111,7 +111,7 @@ class Replay(NamedTuple):
     reward: Array
 
 
-def replay(key: PRNGKey, algorithm: Algorithm, features: Array, actions: Array, rewards: Array) -> Replay:
+def replay_log(key: PRNGKey, algorithm: Algorithm, features: Array, actions: Array, rewards: Array) -> Replay:
     """Runs an algorithm on logged data by rejection: a round counts only where it picks the logged arm.
 
     If arms were logged uniformly at random, the matched rounds are distributed as an online run (Li et al., 2011).
@@ -128,7 +128,7 @@ def replay(key: PRNGKey, algorithm: Algorithm, features: Array, actions: Array, 
       >>> from feelgood import bandits
       >>> algorithm = bandits.epsilon_greedy(bandits.Model(2, 1, shared=False), epsilon=0.0)
       >>> actions, rewards = jnp.array([0, 1, 0]), jnp.array([1.0, 0.0, 2.0])
-      >>> replay(jax.random.key(0), algorithm, jnp.ones((3, 1, 1)), actions, rewards)
+      >>> replay_log(jax.random.key(0), algorithm, jnp.ones((3, 1, 1)), actions, rewards)
       Replay(matched=Array([ True, False,  True], dtype=bool), reward=Array([1., 0., 2.], dtype=float32))
     """
     if not (len(features) == len(actions) == len(rewards)):

@@ -1,7 +1,6 @@
 """The default agent on a Gymnasium environment of your own; the policy is saved, loaded and used."""
 
 import gymnasium
-import numpy as np
 
 import feelgood
 
@@ -24,7 +23,7 @@ def main(agent: str = "ensemble_dqn", num_steps: int = 1000, folder: str = "runs
     gymnasium.register("Corridor-v0", Corridor, max_episode_steps=12)
     feelgood.train(agent, "Corridor-v0", num_steps=num_steps).save(folder)
     policy = feelgood.load_policy(folder)
-    print("it goes", ["left", "right"][int(policy(np.eye(LENGTH + 1)[0]))], "and earns", policy.evaluate(5))
+    print("it goes", ["left", "right"][int(policy(0))], "and earns", policy.evaluate(5))
     return policy
 
 

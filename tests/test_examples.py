@@ -52,14 +52,14 @@ def test_the_corridor_inside_xla_is_trained_on():
 def test_the_corridor_of_gymnasium_is_trained_on_and_its_policy_kept(tmp_path):
     policy = load("own_gymnasium").main("dqn", num_steps=64, folder=str(tmp_path))  # the README trains ensemble_dqn
     assert set(policy.evaluate(3)) <= {float(-steps) for steps in range(4, 13)}
-    assert int(policy(np.eye(5)[0])) in (0, 1)
+    assert int(policy(0)) in (0, 1)
 
 
 @pytest.mark.slow
 def test_the_corridor_of_gymnasium_is_learnt(tmp_path):
     policy = load("own_gymnasium").main(folder=str(tmp_path))
     assert policy.evaluate(3).tolist() == [-4.0] * 3
-    assert int(policy(np.eye(5)[0])) == 1
+    assert int(policy(0)) == 1
 
 
 @pytest.mark.slow

@@ -269,6 +269,10 @@ def test_a_policy_reads_whole_numbers_as_one_hot_vectors_also_without_its_enviro
     for found in (policy, load_policy(tmp_path)):
         np.testing.assert_allclose(found.values(np.arange(16)), expected, rtol=1e-4, atol=1e-4)
         assert int(found(3)) == np.argmax(expected[3])
+        with pytest.raises(
+            ValueError, match=r"observation must be a whole number, or a batch of them, got \[1.0, 0.0\]"
+        ):
+            found(np.eye(2)[0])
 
 
 @pytest.mark.parametrize(

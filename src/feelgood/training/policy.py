@@ -152,6 +152,8 @@ class Policy:
         observation, shape = np.asarray(observation), self.environment.observation_shape
         if observation.shape not in (shape, (*observation.shape[:1], *shape)):
             raise ValueError(f"observation must have shape {shape}, or a batch of them, got shape {observation.shape}")
+        if self.environment.is_one_hot and not np.issubdtype(observation.dtype, np.integer):
+            raise ValueError(f"observation must be a whole number, or a batch of them, got {observation.tolist()}")
         batch = np.asarray(observation.reshape(-1, *shape), self.environment.frame_dtype)
         return batch, observation.shape[: observation.ndim - len(shape)]
 

@@ -107,7 +107,7 @@ def test_an_entry_is_read_off_a_docstring():
       Roe and Van Roe (2002), "A walk in
       the park". Noe, Moe and Boe (2003), "Walks".
 
-    Example:
+    Examples:
       >>> by_zoe = "Zoe (2004)"
     """
     papers = "Doe et al., 2001; Roe and Van Roe, 2002; Noe et al., 2003"

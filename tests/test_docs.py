@@ -55,6 +55,11 @@ EXAMPLE = re.compile(r">>> (?!.*doctest: \+SKIP)")
 SOURCES = sorted(path for path in (ROOT / "src").rglob("*.py") if EXAMPLE.search(path.read_text()))
 
 
+def test_examples_have_the_heading_that_the_site_shows_as_code():
+    wrong = [name_of(source) for source in SOURCES if re.search(r"^ *Example:$", source.read_text(), re.MULTILINE)]
+    assert wrong == []  # under "Example:" they are shown as quotations
+
+
 @pytest.mark.parametrize("source", SOURCES, ids=name_of)
 def test_the_examples_in_docstrings_print_their_output(source, monkeypatch):
     monkeypatch.chdir(ROOT)

@@ -50,7 +50,7 @@ def normal(key: PRNGKey, shape: tuple[int, ...] = (), dtype=jnp.float32) -> Arra
       dtype: float32, or float16 and bfloat16, which round the float32 draw. Any other type, float64 among them, is
         left to `jax.random.normal`, at its cost.
 
-    Example:
+    Examples:
       >>> import jax
       >>> normal(jax.random.key(0), (2, 3)).shape
       (2, 3)

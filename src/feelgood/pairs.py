@@ -27,7 +27,7 @@ def read_numbers(field: str, words: Sequence[str]) -> dict[str, float]:
     Raises:
       ValueError: if a setting has another form or a name is repeated; the message begins with `field`.
 
-    Example:
+    Examples:
       >>> read_numbers("hyper", ["feel_good_weight=0.01", "friction=10"])
       {'feel_good_weight': 0.01, 'friction': 10.0}
     """
@@ -40,7 +40,7 @@ def read_values(field: str, words: Sequence[str]) -> dict[str, bool | int | floa
     Raises:
       ValueError: if a setting has another form or a name is repeated; the message begins with `field`.
 
-    Example:
+    Examples:
       >>> read_values("env_settings", ["pixel_scale=0.0625", "life_loss=false", "map_name=8x8"])
       {'pixel_scale': 0.0625, 'life_loss': False, 'map_name': '8x8'}
     """
@@ -65,7 +65,7 @@ def read_lists(field: str, words: Sequence[str]) -> dict[str, tuple[float, ...]]
       ValueError: if a setting has another form, or a name or one of its numbers is repeated; the message begins with
         `field`.
 
-    Example:
+    Examples:
       >>> read_lists("grid", ["step_size=1e-2,1e-3", "friction=1"])
       {'step_size': (0.01, 0.001), 'friction': (1.0,)}
     """
@@ -84,7 +84,7 @@ def read_seeds(words: Sequence[str]) -> list[int]:
     Raises:
       ValueError: if there is no seed, a word has another form, or a seed is repeated.
 
-    Example:
+    Examples:
       >>> read_seeds(["7", "0-3"])
       [7, 0, 1, 2, 3]
     """
@@ -105,7 +105,7 @@ def read_seeds(words: Sequence[str]) -> list[int]:
 def seed_text(seeds: Sequence[int]) -> str:
     """Seeds as `read_seeds` takes them, with runs of consecutive seeds as ranges.
 
-    Example:
+    Examples:
       >>> seed_text([0, 1, 2, 7])
       '0-2 7'
     """

@@ -34,7 +34,7 @@ def over_devices(function: Callable[..., Any], *, num_shared: int = 0, num_donat
       num_shared: the number of arguments, counted from the last, that are the same for all runs.
       num_donated: the number of arguments, counted from the first, whose memory may be reused for the results.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> power = over_devices(lambda x, exponent: x**exponent, num_shared=1)
       >>> power(jnp.arange(3), 2).tolist()

@@ -76,7 +76,7 @@ class Agent(NamedTuple):
 def check_values(agent: Agent, observation: Any, num_actions: int) -> None:
     """Requires that an agent has a value for each action. Only shapes are computed.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> from feelgood import agents
       >>> agent = agents.make_agent("dqn", agents.Spaces((4,), num_actions=2))
@@ -121,7 +121,7 @@ def _best(values: Array) -> Array:
 def greedy() -> Exploration:
     """Takes the greedy action: the randomness of the sampled parameters explores.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> int(greedy().exploit(jax.random.key(0), jnp.array(0), jnp.array([0.1, 0.7, 0.2])))
       1
@@ -147,7 +147,7 @@ def epsilon_greedy(start: Scalar = 1.0, end: Scalar = 0.01, fraction: Scalar = 0
 
     Evaluation is greedy.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> rule, values = epsilon_greedy(start=1.0, end=0.0, fraction=0.5), jnp.array([0.1, 0.7])
       >>> keys = jax.random.split(jax.random.key(0), 1000)
@@ -169,7 +169,7 @@ def one_member_an_episode(
 
     In training, actions are ε-greedy with the schedule of `epsilon_greedy`. Values have shape (members, actions).
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> rule, values = one_member_an_episode(2), jnp.array([[1.0, 0.0], [0.0, 1.0]])
       >>> [int(rule.exploit(jax.random.key(0), jnp.array(member), values)) for member in range(2)]
@@ -207,7 +207,7 @@ def one_draw_an_episode(num_members: int, dither: Scalar = 0.0) -> Exploration:
     uniform u: they go far in one direction, past states whose values are not learnt yet. Values have
     shape (members, actions).
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> rule, values = one_draw_an_episode(3), jnp.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
       >>> explore, exploit, key = jax.jit(rule.explore), jax.jit(rule.exploit), jax.random.key(0)
@@ -271,7 +271,7 @@ def value_agent(
       is_random: whether evaluation is stochastic (noisy networks, an active member, quantile fractions).
       keyless_evaluation: whether the network gets no key in evaluation, so that a noisy one uses its mean weights.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp, optax
       >>> from feelgood import networks, objectives, replay, samplers
       >>> network = networks.network(lambda key: networks.mlp(key, 1, (), 1))  # Q = w·o + b

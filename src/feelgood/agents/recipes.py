@@ -166,7 +166,7 @@ def atari_hyper(name: str, pixel_scale: float, form: str = "released") -> dict[s
     1e-4 outside it. With the corrected form, features survive this ε at a third of the bias factor; with the bounded
     form, at the whole.
 
-    Example:
+    Examples:
       >>> atari_hyper("fg_lmcdqn", 1 / 255)["step_size"], atari_hyper("fg_lmcdqn", 1.0)["step_size"]
       (0.001, 0.0001)
     """
@@ -182,7 +182,7 @@ def atari_hyper(name: str, pixel_scale: float, form: str = "released") -> dict[s
 def constant(hyper: Any, progress: Scalar) -> Any:
     """The schedule that leaves hyper-parameters unchanged.
 
-    Example:
+    Examples:
       >>> constant({"step_size": 0.1}, 0.5)
       {'step_size': 0.1}
     """
@@ -193,7 +193,7 @@ def constant(hyper: Any, progress: Scalar) -> Any:
 def anneal(hyper: Hyper, progress: Scalar) -> dict[str, Scalar]:
     """Hyper-parameters at `progress` in [0, 1]: each `x` that has an `x_end` moves to it linearly.
 
-    Example:
+    Examples:
       >>> anneal({"step_size": 0.1, "step_size_end": 0.0, "friction": 1.0}, 0.5)["step_size"]
       0.05
     """
@@ -229,7 +229,7 @@ _ALLOWED: dict[str, Callable[[str, Any], None]] = {
 def check_hyper(hyper: Hyper) -> None:
     """Requires allowed values of the hyper-parameters, including the ends of their schedules.
 
-    Example:
+    Examples:
       >>> check_hyper({"step_size": 0.1, "friction": -1.0})
       Traceback (most recent call last):
       ...
@@ -243,7 +243,7 @@ def check_hyper(hyper: Hyper) -> None:
 def complete(name: str, options: Options) -> Options:
     """The options with the agent's own number of members where none is given, for records of runs.
 
-    Example:
+    Examples:
       >>> complete("ensemble_dqn", Options()).num_members, complete("ensemble_dqn", Options(num_members=3)).num_members
       (20, 3)
     """
@@ -254,7 +254,7 @@ def complete(name: str, options: Options) -> Options:
 def make_agent(name: str, spaces: Spaces, hyper: Hyper | None = None, options: Options | None = None) -> Agent:
     """Builds an agent of the zoo; `hyper` overrides its default hyper-parameters.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import agents
       >>> agent, key = agents.make_agent("ensemble_dqn", agents.Spaces((4,), num_actions=2)), jax.random.key(0)

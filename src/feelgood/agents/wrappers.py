@@ -18,7 +18,7 @@ def restless(agent: Agent, num_actions: int, patience: int = 1000) -> Agent:
     After `patience` gradient steps on returns of 0, half of the episodes are therefore random, until a minibatch holds
     another return. Where that happens before, the agent is unchanged. Contexts are those of `one_draw_an_episode`.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import agents
       >>> agent = agents.make_agent("lmcdqn", agents.Spaces((1,), 1000))._replace(explore=lambda *_: jnp.array(0))
@@ -55,7 +55,7 @@ def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
     ones. Smaller returns are left as they are: a small cost or reward on the way to a large one stays small. Values are
     in the same unit.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> from feelgood import agents, replay
       >>> agent = agents.make_agent("dqn", agents.Spaces((1,), 2))
@@ -99,7 +99,7 @@ def fitted_bounds(agent: Agent, bound: Any, decode: Callable[[Any], Any]) -> Age
       bound: the declared bound of each entry, as in `Spaces`.
       decode: from stored observations to observations.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp, optax
       >>> from feelgood import agents, networks, objectives, replay, samplers
       >>> network = networks.network(lambda key: networks.scaled(networks.mlp(key, 1, (), 2), 255.0, (1,)))

@@ -90,7 +90,7 @@ def train(
       ValueError: if an argument is not valid.
       Interrupted: after Ctrl-C; with a folder, the same call continues the run.
 
-    Example:
+    Examples:
       >>> result = train("fg_ulmcdqn", "CartPole-v1", num_steps=50_000)  # doctest: +SKIP
       >>> result.plot()  # doctest: +SKIP
       >>> result.policy.evaluate(num_episodes=20).mean()  # doctest: +SKIP

@@ -125,7 +125,7 @@ class Curve(NamedTuple):
 def best_arm(scores: Array, context: Context) -> Array:
     """The available arm with the largest score.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> scores, everything = jnp.array([0.1, 0.9, 0.5]), Context(jnp.ones((1, 2)))
       >>> int(best_arm(scores, everything)), int(best_arm(scores, everything._replace(available=scores < 0.6)))
@@ -157,7 +157,7 @@ def simulate(
       delay: batches that pass before the rewards of a batch arrive.
       record: `state -> facts` to keep of every round, of the state before its reward is learnt.
 
-    Example:
+    Examples:
       >>> import jax
       >>> from feelgood import bandits
       >>> bandit = bandits.linear(num_arms=3, num_features=2)
@@ -251,7 +251,7 @@ def choice_probabilities(
 
     For a chain these are the probabilities of the next choice given the chain's present state.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import bandits
       >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))

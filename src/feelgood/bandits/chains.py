@@ -148,7 +148,7 @@ def lmc_ts(
       **options: `num_steps` (K, 25), `preconditioned` (run on Lᵀ(θ − m), P = LLᵀ: drift and noise have the metric
         P⁻¹), `feel_good`, and those of `chain_ts` and `least_squares`.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import bandits
       >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))

@@ -30,7 +30,7 @@ def classification(features: ArrayLike, labels: ArrayLike, *, noise_std: float =
       labels: (n,), whole numbers from 0; their largest plus one is the number of arms.
       noise_std: of normal noise that is added to rewards.
 
-    Example:
+    Examples:
       >>> import numpy as np
       >>> bandit = classification(np.eye(3), np.array([0, 1, 1]))
       >>> bandit.model.num_arms, bandit.model.num_features

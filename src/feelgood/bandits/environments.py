@@ -17,7 +17,7 @@ def linear(num_arms: int = 5, num_features: int = 4, noise_std: float = 0.5) -> 
     x ~ N(0, I_k), θ*_a ~ N(0, I_k), reward ⟨θ*_a, x⟩ + σ·N(0, 1). The defaults are linear-20d; 8 features make
     linear-40d.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> bandit = linear(num_arms=2, num_features=3, noise_std=0.0)
       >>> shown = jax.jit(bandit.round)(jax.random.key(0), jnp.array([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]]), 0)
@@ -46,7 +46,7 @@ def logistic(num_arms: int = 50, num_features: int = 20) -> Bandit:
 
     φ is a Gaussian (A, k) matrix divided by its largest singular value, drawn in every round.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> bandit = logistic(num_arms=3, num_features=2)
       >>> shown = jax.jit(bandit.round)(jax.random.key(0), jnp.zeros(2), 0)  # θ* = 0
@@ -89,7 +89,7 @@ def wheel(delta: float = 0.95, *, noise_std: float = 0.01) -> Bandit:
     the arm's quadrant: (+,+), (+,−), (−,−), (−,+). Features are (1, x₁, x₂, ‖x‖), with parameters for each arm; linear
     models cannot represent the ring's edge.
 
-    Example:
+    Examples:
       >>> import jax
       >>> bandit = wheel(delta=0.0)  # the ring is everywhere
       >>> shown = jax.jit(bandit.round)(jax.random.key(0), 0, 0)
@@ -124,7 +124,7 @@ def wheel(delta: float = 0.95, *, noise_std: float = 0.01) -> Bandit:
 def quadratic(num_arms: int = 4, num_features: int = 20, noise_std: float = 1.0) -> Bandit:
     """Means 10·⟨θ*, φ_a⟩² with φ_a and θ* uniform on the sphere: linear models fail (Zhou et al., 2020).
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> shown = jax.jit(quadratic(num_arms=2, num_features=3).round)(jax.random.key(0), jnp.array([1.0, 0.0, 0.0]), 0)
       >>> bool(jnp.allclose(shown.means, 10 * shown.context.features[:, 0] ** 2))
@@ -136,7 +136,7 @@ def quadratic(num_arms: int = 4, num_features: int = 20, noise_std: float = 1.0)
 def cosine(num_arms: int = 4, num_features: int = 20, noise_std: float = 1.0) -> Bandit:
     """Means cos(3·⟨θ*, φ_a⟩) with φ_a and θ* uniform on the sphere (Zhou et al., 2020).
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> shown = jax.jit(cosine(num_arms=2, num_features=3).round)(jax.random.key(0), jnp.zeros(3), 0)
       >>> shown.means.tolist()  # cos 0

@@ -31,7 +31,7 @@ def ips(rewards: ArrayLike, actions: ArrayLike, propensities: ArrayLike, target:
       propensities: p, (n,), probabilities of the arms that were played.
       target: π, (n, A).
 
-    Example:
+    Examples:
       >>> estimate = ips([1.0, 0.0], [0, 1], [0.5, 0.5], [[1.0, 0.0], [1.0, 0.0]])
       >>> estimate.value
       1.0
@@ -45,7 +45,7 @@ def snips(rewards: ArrayLike, actions: ArrayLike, propensities: ArrayLike, targe
 
     The standard error is that of the ratio by the delta method.
 
-    Example:
+    Examples:
       >>> snips([1.0, 0.0, 0.0], [0, 1, 0], [0.5, 0.5, 0.5], [[1.0, 0.0]] * 3).value  # of the two rounds with arm 0
       0.5
     """
@@ -69,7 +69,7 @@ def dr(
       target: π, (n, A).
       predictions: q̂, (n, A), rewards that a model predicts.
 
-    Example:
+    Examples:
       >>> predictions = [[0.75, 0.0]] * 2
       >>> dr([1.0, 0.0], [0, 1], [0.5, 0.5], [[1.0, 0.0]] * 2, predictions).value  # (0.75 + 2 · 0.25 + 0.75)/2
       1.0
@@ -123,7 +123,7 @@ def replay_log(key: PRNGKey, algorithm: Algorithm, features: Array, actions: Arr
       actions: (n,), logged arms.
       rewards: (n,).
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import bandits
       >>> algorithm = bandits.epsilon_greedy(bandits.Model(2, 1, shared=False), epsilon=0.0)

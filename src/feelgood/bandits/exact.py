@@ -28,7 +28,7 @@ def least_squares(
       prior_precision: ρ.
       link: "identity", or "logistic" for rewards in [0, 1].
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import bandits
       >>> (init, learn), key = least_squares(bandits.Model(1, 1, shared=True)), jax.random.key(0)
@@ -65,7 +65,7 @@ def lin_ucb(model: Model, bonus: Scalar = 1.0, **fit) -> Algorithm:
       bonus: α ≥ 0; 0 is greedy.
       **fit: of `least_squares`; with link "logistic" it is GLM-UCB with a Laplace approximation.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import bandits
       >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
@@ -96,7 +96,7 @@ def lin_ts(model: Model, temperature: Scalar = 1.0, **fit) -> Algorithm:
       temperature: T ≥ 0, a factor on the posterior's variance; 0 is greedy.
       **fit: of `least_squares`; with link "logistic" it is Laplace-TS, online.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import bandits
       >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
@@ -132,7 +132,7 @@ def lin_ids(model: Model, bonus: Scalar = 1.0, **fit) -> Algorithm:
       bonus: α > 0.
       **fit: of `least_squares`.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import bandits
       >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
@@ -187,7 +187,7 @@ def epsilon_greedy(model: Model, epsilon: Scalar = 0.05, **fit) -> Algorithm:
       epsilon: ε in [0, 1].
       **fit: of `least_squares`.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import bandits
       >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
@@ -251,7 +251,7 @@ def fgts(
       common_context: whether all arms see the same features; by default where arms have parameters of their own.
       **fit: of `least_squares`; the feel-good term is that of ⟨θ, φ_a⟩, before the link.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import bandits
       >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))

@@ -82,7 +82,7 @@ def neural_greedy(model: Model, epsilon: Scalar = 0.05, **options) -> Algorithm:
       **options: `training`, a `Training`; `common_context`, whether all arms see the same features (by default where
         arms have parameters of their own).
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import bandits
       >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))

@@ -38,7 +38,7 @@ class Policy:
       seed: of all randomness.
       num_draws: choices that probabilities are estimated from; each arm gets at least 1/num_draws · ½.
 
-    Example:
+    Examples:
       >>> policy = Policy("lin_ts", num_arms=2, num_features=3)
       >>> action, probabilities = policy.act([0.2, -1.0, 0.5])
       >>> policy.learn([0.2, -1.0, 0.5], action, reward=1.0)

@@ -65,7 +65,7 @@ def polya_gamma_ts(
       temperature: T, a factor on the variance of θ.
       window: n, rewards that are treated exactly.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import bandits
       >>> model, context = bandits.Model(2, 1, shared=True), bandits.Context(jnp.array([[1.0], [-1.0]]))

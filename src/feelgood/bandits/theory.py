@@ -65,7 +65,7 @@ def fgts_bound(
       feature_norm: L.
       feel_good_weight: λ, for rewards as they are; the best one if None.
 
-    Example:
+    Examples:
       >>> few, many = fgts_bound(10_000, dimension=5).regret, fgts_bound(40_000, dimension=5).regret
       >>> round(many / few, 2)  # four times the rounds: √4, and a logarithm
       2.12

@@ -28,7 +28,7 @@ def too_large(error: BaseException, arguments: Sequence[str]) -> str:
 def bytes_asked(text: str) -> int | None:
     """The size in a message of XLA or NumPy, in bytes; None if it has none.
 
-    Example:
+    Examples:
       >>> bytes_asked("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1.50GiB.")
       1610612736
     """

@@ -2,7 +2,7 @@
 
 `feelgood.envs.gym` offers functional environments to Gymnasium.
 
-Example:
+Examples:
   >>> import gymnasium
   >>> from feelgood import envs
   >>> from feelgood.envs import external

@@ -31,7 +31,7 @@ def from_gymnax(environment: Any, params: Any = None, *, max_episode_steps: int 
       params: its parameters; `environment.default_params` if not given.
       max_episode_steps: a time limit below that of the parameters.
 
-    Example:
+    Examples:
       `feelgood.train("ensemble_dqn", from_gymnax(*gymnax.make("Catch-bsuite")), num_steps=10_000)`
     """
     _require(environment, "gymnax", ("reset_env", "step_env", "is_terminal", "action_space", "observation_space"))
@@ -71,7 +71,7 @@ def from_navix(environment: Any) -> Environment:
       environment: has `reset`, `step`, `max_steps`, `action_space` and `observation_space`; its `step` returns a
         timestep whose `step_type` is 0 within an episode, 1 for a truncation and 2 for a termination.
 
-    Example:
+    Examples:
       `feelgood.train("ensemble_dqn", from_navix(navix.make("Navix-DoorKey-5x5-v0")), num_steps=50_000)`
     """
     _require(environment, "navix", ("reset", "step", "max_steps", "action_space", "observation_space"))

@@ -86,7 +86,7 @@ class Environment(NamedTuple):
 def observation_bound(low: ArrayLike | tuple[float, ...], high: ArrayLike | tuple[float, ...]) -> np.ndarray:
     """Largest absolute value of each entry of an observation between `low` and `high`; from a million on, infinite.
 
-    Example:
+    Examples:
       >>> low, high = np.array([-1.2, 0.0, -3.4e38]), np.array([0.6, 0.0, 3.4e38])
       >>> observation_bound(low, high)  # 1 where only 0 is possible
       array([1.2, 1. , inf])
@@ -101,7 +101,7 @@ def check_environment(environment: Environment) -> None:
     Raises:
       ValueError: if one does not fit the spec.
 
-    Example:
+    Examples:
       >>> from feelgood import envs
       >>> env = envs.nchain(4)
       >>> check_environment(env)  # nothing is wrong

@@ -29,7 +29,7 @@ def _ended(observation: Array, reward: ArrayLike, end: ArrayLike) -> Step:
 def bandit_rewards(mapping_seed: int) -> np.ndarray:
     """The rewards 0, 0.1, …, 1 in the order in which bsuite gives them to eleven arms.
 
-    Example:
+    Examples:
       >>> bandit_rewards(0).round(1).tolist()
       [0.4, 0.9, 0.2, 1.0, 0.6, 0.1, 0.7, 0.8, 0.3, 0.0, 0.5]
     """
@@ -42,7 +42,7 @@ def bandit(rewards: ArrayLike) -> Environment:
     Args:
       rewards: (arms,) reward of each arm; may be traced. See `bandit_rewards`.
 
-    Example:
+    Examples:
       >>> import jax, numpy as np
       >>> from feelgood.envs import bsuite
       >>> env, key = bsuite.bandit(np.array([0.25, 0.75])), jax.random.key(0)
@@ -74,7 +74,7 @@ def catch(rows: int = 10, columns: int = 5) -> Environment:
     The last step pays 1 if the paddle is under the ball and −1 if not. Observations are (rows, columns), 1 at the ball
     and at the paddle.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood.envs import bsuite
       >>> env, key = bsuite.catch(), jax.random.key(0)
@@ -119,7 +119,7 @@ def mountain_car(max_steps: int = 1000) -> Environment:
 
     Observations are (1, 3): position, velocity and share of the time.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood.envs import bsuite
       >>> env, key = bsuite.mountain_car(max_steps=100), jax.random.key(0)
@@ -197,7 +197,7 @@ def cartpole() -> Environment:
     Observations are (1, 6): position and velocity of the cart, sine, cosine and velocity of the angle, and share of
     the time.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood.envs import bsuite
       >>> env, key = bsuite.cartpole(), jax.random.key(0)
@@ -233,7 +233,7 @@ def cartpole_swingup(height_threshold: Scalar = 0.5, x_reward_threshold: Scalar 
       height_threshold: cosine of the angle from which the pole is up; may be traced.
       x_reward_threshold: distance from the middle within which the cart is in the middle; may be traced.
 
-    Example:
+    Examples:
       >>> import jax
       >>> from feelgood.envs import bsuite
       >>> env, key = bsuite.cartpole_swingup(), jax.random.key(0)

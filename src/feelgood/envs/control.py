@@ -57,7 +57,7 @@ def cart_pole(max_episode_steps: int = 500) -> Environment:
 
     Observations are (x, ẋ, θ, θ̇). An episode ends where |x| > 2.4 or |θ| > 12°.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import envs
       >>> env, key = envs.cart_pole(), jax.random.key(0)
@@ -91,7 +91,7 @@ def mountain_car(max_episode_steps: int = 200) -> Environment:
 
     Actions push left, not at all, or right. Observations are (position, velocity).
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import envs
       >>> env, key = envs.mountain_car(), jax.random.key(0)
@@ -120,7 +120,7 @@ def acrobot(max_episode_steps: int = 500) -> Environment:
     Actions are torques −1, 0 and 1; the reward is −1 a step and 0 at the goal. Observations are (cos θ₁, sin θ₁,
     cos θ₂, sin θ₂, θ̇₁, θ̇₂). Both links have length and mass 1, their centre of mass at ½ and moment of inertia 1.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import envs
       >>> env, key = envs.acrobot(), jax.random.key(0)

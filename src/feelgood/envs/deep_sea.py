@@ -60,7 +60,7 @@ def deep_sea(
       An environment with one-hot float32 observations of shape (N, N), all zeros at the end, stored by `encode` as one
       unsigned integer.
 
-    Example:
+    Examples:
       >>> import jax
       >>> from feelgood import envs
       >>> env, key = envs.deep_sea(2, mapping_seed=None), jax.random.key(0)
@@ -115,7 +115,7 @@ def deep_sea(
 def deep_sea_mapping(size: int, mapping_seed: int | None) -> np.ndarray:
     """(N, N) array of the action that moves right in each cell: bsuite's mapping of that seed, or ones for None.
 
-    Example:
+    Examples:
       >>> deep_sea_mapping(3, mapping_seed=None).tolist(), deep_sea_mapping(3, mapping_seed=1).tolist()
       ([[1, 1, 1], [1, 1, 1], [1, 1, 1]], [[0, 1, 0], [0, 0, 0], [0, 0, 0]])
     """

@@ -74,7 +74,7 @@ def _diagnostic(
 def constant_reward(reward: float = 1.0) -> Diagnostic:
     """One step, one action, always `reward`: can the value be learnt at all? Q = reward.
 
-    Example:
+    Examples:
       >>> constant_reward(2.0).action_values(0.5).tolist()
       [[2.0]]
     """
@@ -84,7 +84,7 @@ def constant_reward(reward: float = 1.0) -> Diagnostic:
 def discounting(reward: float = 1.0) -> Diagnostic:
     """Two steps, one action, `reward` at the second: is the future discounted? Q = (discount·reward, reward).
 
-    Example:
+    Examples:
       >>> discounting(2.0).action_values(0.5).tolist()
       [[1.0], [2.0]]
     """
@@ -101,7 +101,7 @@ def discounting(reward: float = 1.0) -> Diagnostic:
 def two_armed(rewards: tuple[float, float] = (-1.0, 1.0)) -> Diagnostic:
     """One step, two actions with a reward each: is the better one taken? Q = rewards.
 
-    Example:
+    Examples:
       >>> two_armed().greedy_actions(0.5).tolist()
       [[False, True]]
     """
@@ -112,7 +112,7 @@ def two_armed(rewards: tuple[float, float] = (-1.0, 1.0)) -> Diagnostic:
 def observation_reward() -> Diagnostic:
     """One step, observation o = ±1 at random, reward o·action: does the agent look? Q(o) = (0, o).
 
-    Example:
+    Examples:
       >>> observation_reward().greedy_actions(0.5).tolist()  # of the observations -1 and 1
       [[True, False], [False, True]]
     """
@@ -132,7 +132,7 @@ def credit() -> Diagnostic:
 
     Observations are (time, first action as ∓1): Q(0, 0) = (0, discount), Q(1, −1) = (0, 0), Q(1, 1) = (1, 1).
 
-    Example:
+    Examples:
       >>> credit().action_values(0.5).tolist()
       [[0.0, 0.5], [0.0, 0.0], [1.0, 1.0]]
     """
@@ -154,7 +154,7 @@ def credit() -> Diagnostic:
 def truncation(num_steps: int = 4) -> Diagnostic:
     """One action, reward 1 forever, cut every `num_steps` steps: Q = 1/(1 − discount) if truncations bootstrap.
 
-    Example:
+    Examples:
       >>> truncation().action_values(0.5).tolist()
       [[2.0]]
     """

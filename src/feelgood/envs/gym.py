@@ -1,6 +1,6 @@
 """Functional environments as Gymnasium environments; importing this module registers `feelgood/NChain-v0`.
 
-Example:
+Examples:
   >>> import gymnasium, feelgood.envs.gym
   >>> env = gymnasium.make("feelgood/NChain-v0", num_states=10)
   >>> env.reset(seed=0)[0].tolist()

@@ -62,7 +62,7 @@ def nchain(
     Returns:
       An environment with int8 observations of shape (N,), stored by `encode` as one unsigned integer.
 
-    Example:
+    Examples:
       >>> import jax
       >>> from feelgood import envs
       >>> env, key = envs.nchain(4), jax.random.key(0)

@@ -100,7 +100,7 @@ _CYCLE += ["#332288", "#117733", "#882255", "#44AA99", "#999933", "#AA4499", "#6
 def label(name: str) -> str:
     """The published name of an agent or algorithm; an ablation is named by the part that it lacks.
 
-    Example:
+    Examples:
       >>> label("ulmcdqn"), label("steady_fg_ulmcdqn_no_falling_step"), label("mine")
       ('ULMCDQN', 'Steady FG-ULMCDQN, no falling step', 'mine')
     """

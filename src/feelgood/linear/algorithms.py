@@ -63,7 +63,7 @@ _FEEL_GOOD = {"loss": (10.0, 1e2, 1e3, 1e4, 1e5, 1e6), "feel_good": (0.1, 1.0)}
 def feel_good_options(features: Array, horizon: int, num_episodes: int, scales: Mapping[str, Scalar]) -> dict[str, Any]:
     """η and λ of the corollary, each times its scale; the prior is the paper's.
 
-    Example:
+    Examples:
       >>> from feelgood import linear
       >>> mdp = linear.mdps.combination_lock(horizon=2, num_actions=2)
       >>> feel_good_options(mdp.features, 2, 100, {"loss": 10.0, "feel_good": 1.0})["loss_weight"]  # 10 · 2/(5·2²)

@@ -63,7 +63,7 @@ def lsvi_ase(
         paper keeps w alone, but momentum that is lost every J steps cannot speed up mixing that takes longer.
       measure: `(stage, start, num_updates) -> facts`, called for each stage before it is sampled from `start`.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import linear
       >>> features, scheme = jnp.eye(2)[None], linear.schemes.exact()  # one state, two actions

@@ -86,7 +86,7 @@ def gradients_needed(
       tolerance: of J, relative; 0 finds J itself.
       limit: the largest J tried.
 
-    Example:
+    Examples:
       >>> need = gradients_needed(SCHEMES["lmc"], spectrum(10, 4), spectrum(10, 4) ** -0.5, 0.1, tolerance=0)
       >>> need.num_gradients
       38

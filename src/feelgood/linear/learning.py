@@ -141,7 +141,7 @@ def prior_variance_of(
 def random_start(mdp: LinearMDP) -> Start:
     """First states drawn from the MDP's own law.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import linear
       >>> mdp = linear.mdps.nchain(4)  # starts in the second state
@@ -154,7 +154,7 @@ def random_start(mdp: LinearMDP) -> Start:
 def worst_start(mdp: LinearMDP) -> Start:
     """An adversary: the state, of all, where the last policy fell furthest short; ties broken at random.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import linear
       >>> int(worst_start(linear.mdps.nchain(4))(jax.random.key(0), jnp.array([0.0, 0.5, 2.0, 1.0])))
@@ -182,7 +182,7 @@ def learn(key: PRNGKey, mdp: LinearMDP, learner: Learner, num_episodes: int, sta
     Returns:
       The regret of every episode. Each costs the same time, however many came before.
 
-    Example:
+    Examples:
       >>> import jax
       >>> from feelgood import linear
       >>> mdp = linear.mdps.combination_lock(horizon=2, num_actions=2)

@@ -113,7 +113,7 @@ def lsvi(features: Array, horizon: int, *, ridge: Scalar = 1.0) -> Learner:
       horizon: H.
       ridge: ρ > 0.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import linear
       >>> features = jnp.eye(2)[None]  # one state, two actions
@@ -138,7 +138,7 @@ def lsvi_ucb(features: Array, horizon: int, *, bonus: Scalar, ridge: Scalar = 1.
       bonus: β ≥ 0; `lsvi_ucb_bonus` is the theory's.
       ridge: ρ > 0.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import linear
       >>> features = jnp.eye(2)[None]  # one state, two actions
@@ -183,7 +183,7 @@ def opt_rlsvi(
       upper: α_U > α_L, width from which it is not; infinity makes it RLSVI, without the default.
       ridge: ρ > 0.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import linear
       >>> features = jnp.eye(2)[None]  # one state, two actions
@@ -249,7 +249,7 @@ def lsvi_phe(features: Array, horizon: int, *, noise_scale: Scalar, num_samples:
       num_samples: M; `lsvi_phe_samples` is the theory's.
       ridge: ρ > 0.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import linear
       >>> features = jnp.eye(2)[None]  # one state, two actions

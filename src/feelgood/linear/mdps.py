@@ -7,7 +7,7 @@ A finite-horizon MDP with stages h = 0 … H−1 is linear in the features φ(s,
 
 States are finite here, so values of policies, and with them regret, are exact.
 
-Example:
+Examples:
   >>> from feelgood.linear import mdps
   >>> chain = mdps.nchain(length=4)
   >>> q, v = mdps.optimal_values(chain)

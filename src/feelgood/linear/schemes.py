@@ -98,7 +98,7 @@ def _check_step(step_size: Scalar, factory: Callable[[Array], Kernel], unit: str
 def lmc(step_size: Scalar = 0.5) -> Scheme:
     """Langevin Monte Carlo, w ← w − τ∇U(w) + √(2τ) ξ, τ = step_size / M.
 
-    Example:
+    Examples:
       >>> lmc(2.5)
       Traceback (most recent call last):
       ...
@@ -130,7 +130,7 @@ def ulmc(
       form: "exact" is the closed form that the paper's theory is about, "euler" the scheme of its experiments,
         "splitting" BAOAB.
 
-    Example:
+    Examples:
       >>> ulmc(2.5, form="splitting")
       Traceback (most recent call last):
       ...
@@ -151,7 +151,7 @@ def ulmc(
 def baoab(step_size: Scalar = 1.0, friction: Scalar = 0.1) -> Scheme:
     """Underdamped Langevin by the splitting BAOAB, which stays stable where friction is low: our recommendation.
 
-    Example:
+    Examples:
       >>> baoab(2.5)
       Traceback (most recent call last):
       ...
@@ -163,7 +163,7 @@ def baoab(step_size: Scalar = 1.0, friction: Scalar = 0.1) -> Scheme:
 def mala(step_size: Scalar = 0.5) -> Scheme:
     """Langevin proposals accepted or rejected, τ = step_size / M.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> stage = Stage(4.0 * jnp.eye(1), jnp.ones(1), features=jnp.ones((1, 1)), feel_good_weight=None)
       >>> @jax.jit
@@ -183,7 +183,7 @@ def hmc(step_size: Scalar = 0.5, num_leapfrog_steps: int = 5) -> Scheme:
     Trajectories have a fixed length. No mode turns by more than num_leapfrog_steps · step_size, by default 2.5 < π, so
     none resonates.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> stage = Stage(4.0 * jnp.eye(1), jnp.ones(1), features=jnp.ones((1, 1)), feel_good_weight=None)
       >>> @jax.jit
@@ -203,7 +203,7 @@ def proximal(step_size: Scalar = 1.0) -> Scheme:
     An episode's data can move the posterior by many of its standard deviations; from so far away two steps towards the
     oracle's minimiser are too few, and nearly all proposals would be rejected. Hence four.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> stage = Stage(4.0 * jnp.eye(1), jnp.ones(1), features=jnp.ones((1, 1)), feel_good_weight=None)
       >>> @jax.jit
@@ -225,7 +225,7 @@ def proximal(step_size: Scalar = 1.0) -> Scheme:
 def exact() -> Scheme:
     """Exact draws, δ = 0: the reference.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> stage = Stage(4.0 * jnp.eye(1), jnp.ones(1), features=jnp.ones((1, 1)), feel_good_weight=None)
       >>> @jax.jit
@@ -256,7 +256,7 @@ def fixed(
       step_size: its step, to be judged before a run; without it an unstable one shows as a regret of NaN.
       factory: `step_size -> Kernel`, the law of its steps on a quadratic (see `feelgood.samplers.diagnostics`).
 
-    Example:
+    Examples:
       >>> from feelgood import samplers
       >>> sampler = samplers.langevin(0.1)
       >>> fixed(sampler).sampler(None) is sampler

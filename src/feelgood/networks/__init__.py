@@ -8,7 +8,7 @@ Large models are a trunk, from observations to features, and a head, from featur
 
 `partition` is the one place that separates trainable arrays from the rest.
 
-Example:
+Examples:
   >>> import jax, jax.numpy as jnp
   >>> from feelgood import networks
   >>> def outputs(key, o):

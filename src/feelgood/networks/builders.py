@@ -71,7 +71,7 @@ def mlp(key: PRNGKey, observation_shape: int | Sequence[int], hidden: Sequence[i
       hidden: widths of the hidden layers; empty for a linear model.
       num_actions: length of the output.
 
-    Example:
+    Examples:
       >>> import jax
       >>> mlp(jax.random.key(0), 4, (32,), 2)(jax.numpy.ones((7, 4))).shape
       (7, 2)
@@ -176,7 +176,7 @@ def nature_cnn(
       dense: `(key, num_inputs, hidden, num_actions) -> model` of the part after the convolutions; `noisy_mlp` for
         noisy dense layers.
 
-    Example:
+    Examples:
       >>> import jax
       >>> model = nature_cnn(jax.random.key(0), (4, 84, 84), 6)
       >>> model(jax.numpy.zeros((2, 4, 84, 84), "uint8")).shape
@@ -224,7 +224,7 @@ def implicit_quantiles(
 def ensemble(key: PRNGKey, make_member: Callable[[PRNGKey], Any], num_members: int) -> Ensemble:
     """Builds independent members from `make_member(key)`; the output is (..., num_members, num_actions).
 
-    Example:
+    Examples:
       >>> import jax
       >>> model = ensemble(jax.random.key(0), lambda key: mlp(key, 4, (), 2), num_members=3)
       >>> model(jax.numpy.ones((7, 4))).shape
@@ -237,7 +237,7 @@ def ensemble(key: PRNGKey, make_member: Callable[[PRNGKey], Any], num_members: i
 def with_prior(model: Any, prior: Any, scale: Scalar = 1.0) -> WithPrior:
     """Adds a fixed random prior, model + scale·prior (Osband et al., 2018); neither `prior` nor `scale` is trained.
 
-    Example:
+    Examples:
       >>> import jax
       >>> model, o = mlp(jax.random.key(0), 1, (), 1), jax.numpy.ones(1)
       >>> round(float(with_prior(model, model, scale=3.0)(o)[0] / model(o)[0]), 3)  # 1 + scale
@@ -257,7 +257,7 @@ def scaled(model: Any, bound: ArrayLike, observation_shape: Sequence[int]) -> Sc
       bound: largest absolute value of each entry, positive or infinite; a number, or an array of the shape below.
       observation_shape: shape of one observation.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> model = scaled(mlp(jax.random.key(0), 2, (), 1), jnp.array([1.2, 0.07]), (2,))
       >>> bool(jnp.allclose(model(jnp.array([1.2, 0.07])), model.model(jnp.ones(2))))
@@ -291,7 +291,7 @@ def normalized_mlp(
       num_actions: length of the output.
       input_scale: factor on the initial weights and biases of the first layer.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> normalized_mlp(jax.random.key(0), 4, (8, 8), 2)(jnp.ones((3, 4))).tolist()
       [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
@@ -325,7 +325,7 @@ def random_prior(
       num_actions: length of the output.
       bias_scale: standard deviation of the first layer's biases. Inputs that are small next to it look alike.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> draw = lambda key: random_prior(key, 100, (50, 50), 2)(jnp.eye(100)[:2])
       >>> values = jax.vmap(draw)(jax.random.split(jax.random.key(0), 200))  # (draws, inputs, actions)

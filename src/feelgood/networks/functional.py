@@ -20,7 +20,7 @@ def partition(model: Any) -> tuple[Params, Any, Callable[..., Any]]:
       apply: `(params, frozen, observation, key=None) -> outputs`. It closes over no array, so one `apply` serves all
         seeds and `jax.vmap` runs over `params` and `frozen`. Further arguments by name go to the model.
 
-    Example:
+    Examples:
       >>> from feelgood import networks
       >>> model = networks.mlp(jax.random.key(0), 4, (), 2)
       >>> params, frozen, apply = partition(networks.with_prior(model, model))
@@ -68,7 +68,7 @@ def network(make_model: Callable[[PRNGKey], Any], values: Callable[[Any], Array]
     something. A module for one observation, as those of `equinox.nn` are, is one inside a module of your own whose
     `__call__` is `jnp.vectorize(self.one, signature="(i)->(a)")(observation)`.
 
-    Example:
+    Examples:
       >>> import jax
       >>> from feelgood.networks import mlp
       >>> net = network(lambda key: mlp(key, 4, [32, 32], 2))

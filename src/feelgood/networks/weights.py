@@ -18,7 +18,7 @@ def zero_biases(model: Any) -> Any:
     A network of ReLUs then scales with its input, f(c·o) = c·f(o), so the preferences of an untrained one depend on
     its observations, however small their numbers are.
 
-    Example:
+    Examples:
       >>> from feelgood import networks
       >>> model = zero_biases(networks.mlp(jax.random.key(0), 1, (), 2))
       >>> (model(2 * jnp.ones(1)) / model(jnp.ones(1))).tolist()
@@ -34,7 +34,7 @@ def he_weights(model: Any) -> Any:
     2015). With the former every layer with ReLU makes activations and gradients √6 times smaller; with the latter they
     keep their size.
 
-    Example:
+    Examples:
       >>> from feelgood import networks
       >>> model = networks.mlp(jax.random.key(0), 1, (), 1)
       >>> round(float(he_weights(model).layers[0].weight[0, 0] / model.layers[0].weight[0, 0]), 3)  # √6
@@ -46,7 +46,7 @@ def he_weights(model: Any) -> Any:
 def with_init(model: Any, init: str) -> Any:
     """Gives a fresh model the weights that it is to start with: PyTorch's, `zero_biases` of these, or `he_weights`.
 
-    Example:
+    Examples:
       >>> from feelgood import networks
       >>> model = networks.mlp(jax.random.key(0), 1, (), 2)
       >>> with_init(model, "torch") is model, with_init(model, "unbiased").layers[0].bias.tolist()

@@ -92,7 +92,7 @@ def potential(
       num_data: number of transitions that the batch stands for, such as the size of the replay; may be traced. Needed
         for "sum", and for "mean" with terms that count once.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> from feelgood import objectives
       >>> from feelgood.replay import Batch
@@ -136,7 +136,7 @@ def together(q: OnlineQ, objective: Objective, batch: Minibatch) -> OnlineQ:
 
     The values are those of `q`. A large network on a small batch takes about as long for three batches as for one.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> from feelgood import objectives
       >>> from feelgood.replay import Batch
@@ -180,7 +180,7 @@ def split_key(key: PRNGKey | None) -> tuple[PRNGKey | None, PRNGKey | None]:
 def target_key(key: PRNGKey) -> PRNGKey:
     """The key that a potential with this key gives to its target network.
 
-    Example:
+    Examples:
       >>> key = jax.random.key(0)
       >>> bool(target_key(key) == jax.random.split(key)[1])
       True

@@ -27,7 +27,7 @@ def _at(outputs: Array, action: Array) -> Array:
 def categorical_values(atoms: ArrayLike) -> Values:
     """`logits (..., A, atoms) -> action values (..., A)`, the means Σ_i softmax(logits)_i·z_i over the atoms z.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> values = categorical_values(jnp.array([0.0, 8.0]))
       >>> logits = jnp.log(jnp.array([[3.0, 1.0], [1.0, 1.0]]))  # probability ¼ and ½ of the return 8
@@ -46,7 +46,7 @@ def categorical_values(atoms: ArrayLike) -> Values:
 def quantile_values(quantiles: Any) -> Array:
     """Action values (..., A), the means of quantiles (..., A, N).
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> from feelgood.networks import Quantiles
       >>> quantiles = Quantiles(jnp.array([[0.0, 2.0], [1.0, 5.0]]), fractions=jnp.array([0.25, 0.75]))
@@ -62,7 +62,7 @@ def project(places: Array, probabilities: Array, atoms: ArrayLike) -> Array:
     Result m_i = Σ_k p_k·max(0, 1 − |clip(x_k, z_1, z_n) − z_i|/(z_2 − z_1)), shape (..., n). The mean stays as it is
     where no place lies beyond the atoms.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> project(jnp.array([0.25, 7.0]), jnp.array([0.5, 0.5]), atoms=jnp.arange(3.0)).tolist()
       [0.375, 0.125, 0.5]
@@ -96,7 +96,7 @@ def categorical_losses(
     m is the distribution of return_ + bootstrap_discount·Z_target(o', a*), brought back to the atoms by `project`; the
     action a* has the best mean under the target network, or with `double` under the online one.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp, numpy as np
       >>> from feelgood.replay import Batch
       >>> at = jnp.array
@@ -124,7 +124,7 @@ def categorical_td(atoms: ArrayLike, *, double: bool = False) -> Objective:
       atoms: z_1 < … < z_n, evenly spaced; returns beyond them count as the nearest.
       double: whether the online network picks the action that the target network values.
 
-    Example:
+    Examples:
       >>> import numpy as np
       >>> from feelgood import objectives
       >>> objective = objectives.categorical_td(np.linspace(-10, 10, 51), double=True)
@@ -154,7 +154,7 @@ def quantile_losses(
 
     The action a* has the best mean under the target network, or with `double` under the online one.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood.networks import Quantiles
       >>> from feelgood.replay import Batch
@@ -181,7 +181,7 @@ def quantile_td(*, double: bool = False, kappa: Scalar = 1.0) -> Objective:
       double: whether the online network picks the action that the target network values.
       kappa: κ, where the Huber loss becomes linear.
 
-    Example:
+    Examples:
       >>> from feelgood import objectives
       >>> objective = objectives.quantile_td() + objectives.feel_good(0.1, values=objectives.quantile_values)
       >>> len(objective.per_transition), sorted(objective.looks_at)

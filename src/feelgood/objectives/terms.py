@@ -53,7 +53,7 @@ def td_errors(
     Optimal values and policies stay optimal: the reduction is between 0 and 0.9·(V − Q(o, a)), as Theorem 1 of
     Bellemare et al. (2016) requires.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> from feelgood.replay import Batch
       >>> at, table = jnp.array, jnp.array([[0.0, 1.0], [2.0, 4.0]])  # two states, two actions
@@ -94,7 +94,7 @@ def reward_noise(slot: Array, num_members: int) -> Array:
 
     They are a hash of slot and member, so nothing is stored and a transition has the same noise at every visit.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> noise = reward_noise(jnp.array([7, 8, 7]), num_members=2)
       >>> noise.shape, bool((noise[0] == noise[2]).all()), bool((noise[0] == noise[1]).any())
@@ -128,7 +128,7 @@ def td(
       discount_powers: (M,) powers of the discount, one for each member; see `td_errors`. None for 1.
       action_gap: κ ≥ 0, how far to widen the gap between the best and other actions; see `td_errors`. None for 0.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> from feelgood import objectives
       >>> from feelgood.replay import Batch
@@ -181,7 +181,7 @@ def feel_good(
       num_observations: how many observations of a minibatch to look at; their mean stands for the others. The order of
         a minibatch is random, so this is unbiased, and it saves most of the term's cost. None for all.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> from feelgood import objectives
       >>> from feelgood.replay import Batch
@@ -218,7 +218,7 @@ def feel_good(
 def gaussian_prior(scale: Scalar) -> Objective:
     """Prior N(0, scale²) on every parameter, ‖params‖²/(2·scale²); counts once. `scale` may be traced.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> (term,) = gaussian_prior(2.0).per_posterior
       >>> float(term(None, None, jnp.array([2.0, 4.0]), None, None))  # (4 + 16) / (2 · 4)
@@ -237,7 +237,7 @@ def anchored_prior(anchor: Params | None, scale: Scalar) -> Objective:
       anchor: parameters like those of the network; None for 0.
       scale: standard deviation of the prior; may be traced.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> (term,) = anchored_prior(jnp.array([2.0, 3.0]), 2.0).per_posterior
       >>> float(term(None, None, jnp.array([2.0, 7.0]), None, None))  # (7 - 3)² / (2 · 4)

@@ -67,7 +67,7 @@ def priorities(capacity: int, *, stratified: bool = True) -> Priorities:
       stratified: whether draw i of B takes its block from the i-th of B equal parts of the total (Schaul et al., 2016),
         which spreads the B draws more evenly and keeps the expected counts. Otherwise draws are independent.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> table = priorities(4)
       >>> state = jax.jit(table.set)(table.init(), jnp.array([0, 3]), jnp.array([1.0, 3.0]))

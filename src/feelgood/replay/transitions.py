@@ -121,7 +121,7 @@ def replay(capacity: int, example: Transition, *, n_step: int = 1, priority_expo
       n_step: the most steps that a sample spans.
       priority_exponent: α of prioritised sampling; None for uniform samples without weights.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> step = lambda o, reward, is_last: Transition(o, 0, reward, is_last, False, o + 1, first_observation=0)
       >>> ring = replay(capacity=4, example=step(0, 0.0, False), n_step=2)

@@ -19,7 +19,7 @@ def identity(value: Any) -> Any:
     numbers; a record or a dataclass by its class and fields; another object by its class and those of its attributes
     that are numbers, text, arrays, functions or containers of these. Code and global variables do not count.
 
-    Example:
+    Examples:
       >>> paying = lambda rewards: lambda action: rewards[action]
       >>> identity(paying(np.array([1.0, 2.0]))) == identity(paying(np.array([1.0, 2.0])))
       True

@@ -3,7 +3,7 @@
 A sink is a pair of functions. If a sink fails during a run (lost network, full disk), it warns once and drops all
 further values; it never stops the run. If its package is not installed, an error is raised before the run starts.
 
-Example:
+Examples:
   >>> sink = combine(csv("runs/mine/log.csv"), tensorboard("runs/mine"))  # doctest: +SKIP
   >>> sink.log(1000, {"return": 3.5, "potential": 0.2})  # doctest: +SKIP
   >>> sink.close()  # doctest: +SKIP

@@ -133,7 +133,7 @@ def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
     Raises:
       ValueError: if the folder holds no such table.
 
-    Example:
+    Examples:
       >>> curves = load_results("results/nchain")
       >>> mean = curves.groupby(["length", "agent", "step"])["return"].mean()
     """
@@ -196,7 +196,7 @@ def as_command(study: str, spec: Any) -> str:
       spec: its options, a dataclass or the mapping in a manifest. Empty options, and those of a dataclass that are at
         their default, are left out.
 
-    Example:
+    Examples:
       >>> from feelgood.studies.samplers.study import SamplersStudy
       >>> as_command("samplers", SamplersStudy(num_chains=10))
       'feelgood run samplers --num-chains 10'

@@ -62,7 +62,7 @@ def adaptive_bias(
         one. A gradient that suddenly grows is up to 1/√(1 − α₂) times as large as √v, and a squared error has no
         bound at all; with c = 1, as in Adafactor's clipping of updates, such a step is no longer than the others.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> from feelgood import samplers
       >>> bias = samplers.adaptive_bias(0.5, corrected=True)
@@ -127,7 +127,7 @@ def adam_langevin(
       normal: the generator of standard normals.
       **settings: the other arguments of `adaptive_bias`.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> sampler = samplers.adam_langevin(0.1, inverse_temperature=jnp.inf, bias_factor=0.5, corrected=True)
@@ -180,7 +180,7 @@ def adaptive_underdamped(
       normal: the generator of standard normals.
       **settings: the other arguments of `adaptive_bias`.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> sampler = samplers.adaptive_underdamped(0.1, friction=2.0, bias_factor=0.3)

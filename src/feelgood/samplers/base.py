@@ -128,7 +128,7 @@ def from_optax(transform: optax.GradientTransformation) -> Sampler:
     this package do) is a sampler proper. Optimisers that evaluate the loss again, such as `optax.lbfgs`, get `value`,
     `grad` and `value_fn`.
 
-    Example:
+    Examples:
       >>> import jax, optax
       >>> sampler = from_optax(optax.adam(0.1))
       >>> state = sampler.init(jax.numpy.ones(3))
@@ -186,7 +186,7 @@ def to_optax(sampler: Sampler) -> optax.GradientTransformationExtraArgs:
       TypeError: for samplers that evaluate the potential at other points than the current one (`mala`, `hmc`,
         `proximal`) or that do not use gradients at all (`exact_gaussian`, `exact_feel_good`).
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp, optax
       >>> from feelgood import samplers
       >>> transform = samplers.to_optax(samplers.langevin(0.1))
@@ -233,7 +233,7 @@ def sample(
       The positions after steps thin, 2·thin, … after the burn-in, stacked along a new leading axis of
       `num_steps // thin`; and the info records of the same steps, stacked likewise.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> potential = lambda w: jnp.sum(w["mean"] ** 2) / 2

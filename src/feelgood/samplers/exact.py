@@ -37,7 +37,7 @@ def linear_regression(
       weight: η > 0; 1/2 is unit noise.
       prior_precision: ρ > 0.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> from feelgood import samplers
       >>> posterior = samplers.linear_regression(jnp.eye(2), jnp.array([2.0, 4.0]))
@@ -68,7 +68,7 @@ def exact_gaussian(
       inverse_temperature: β > 0, finite.
       normal: the generator of standard normals.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> posterior = samplers.linear_regression(jnp.eye(2), jnp.array([1.0, 2.0]))
@@ -120,7 +120,7 @@ def exact_feel_good(
       inverse_temperature: β > 0, finite.
       normal: the generator of standard normals.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> mean, precision, features = jnp.zeros(2), jnp.eye(2), jnp.eye(2)  # two actions

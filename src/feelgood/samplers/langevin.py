@@ -44,7 +44,7 @@ def langevin(
         `adaptive_bias`. The noise stays as it is, so any other drift than the gradient changes the stationary law.
       normal: the generator of standard normals, `normal(key, shape, dtype)`.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> sampler = samplers.langevin(step_size=0.1)
@@ -98,7 +98,7 @@ def preconditioned_langevin(
       epsilon: ε > 0, which bounds the preconditioner by 1/ε.
       normal: the generator of standard normals.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> sampler = samplers.preconditioned_langevin(0.1, epsilon=0.1)
@@ -166,7 +166,7 @@ def preconditioned_adam_langevin(
       epsilon: ε > 0.
       normal: the generator of standard normals.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> sampler = samplers.preconditioned_adam_langevin(0.1, inverse_temperature=jnp.inf)

@@ -92,7 +92,7 @@ def mala(step_size: StepSize, inverse_temperature: Scalar = 1.0, *, normal: Norm
       inverse_temperature: β > 0, finite.
       normal: the generator of standard normals.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> quartic = lambda w: jnp.sum(w**4) / 4
@@ -153,7 +153,7 @@ def hmc(
         fixed length, for problems where no mode can resonate.
       normal: the generator of standard normals.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> sampler, potential = samplers.hmc(0.5, num_leapfrog_steps=5), lambda w: (w**2).sum() / 2

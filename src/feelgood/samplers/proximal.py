@@ -41,7 +41,7 @@ def proximal(
         the cap keeps the loop from running forever.
       normal: the generator of standard normals.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> potential = lambda w: jnp.sum(jnp.cosh(w))

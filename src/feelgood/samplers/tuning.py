@@ -22,7 +22,7 @@ def largest_curvature(key: PRNGKey, potential: Potential, params: Params, *, num
       params: where the curvature is measured. Near the mode it describes the posterior.
       num_iterations: k ≥ 1.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> potential = lambda w: (w[0] ** 2 + 9 * w[1] ** 2) / 2
@@ -91,7 +91,7 @@ def suggest_step_size(
       inverse_temperature: β > 0.
       num_iterations: of the power iteration.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> potential = lambda w: 50 * jnp.sum(w**2)

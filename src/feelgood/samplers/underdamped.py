@@ -57,7 +57,7 @@ def underdamped(
       inverse_temperature: β > 0; infinity gives damped descent without noise.
       normal: the generator of standard normals.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> sampler = samplers.underdamped(0.1, friction=2.0)
@@ -164,7 +164,7 @@ def underdamped_exact(
       inverse_temperature: β > 0; infinity leaves out the noise.
       normal: the generator of standard normals.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> sampler = samplers.underdamped_exact(1.0, friction=1.0, inverse_temperature=jnp.inf)
@@ -233,7 +233,7 @@ def underdamped_splitting(
       scheme: "BAOAB" or "OBABO".
       normal: the generator of standard normals.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from feelgood import samplers
       >>> sampler = samplers.underdamped_splitting(1.5, friction=1.0)  # a long step, and yet the variance is right

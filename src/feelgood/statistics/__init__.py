@@ -1,6 +1,6 @@
 """Scores of runs with confidence intervals, and comparisons of two agents.
 
-Example:
+Examples:
   >>> import numpy as np, pandas as pd
   >>> from feelgood import statistics
   >>> returns = {"a": [0.0, 1.0, 0.0, 3.0], "b": [0.0, 2.0, 0.0, 4.0]}  # two runs each, before and after training

@@ -14,7 +14,7 @@ from feelgood.studies.engine import Task
 def is_external(name: str) -> bool:
     """Whether a name is one of Gymnasium, such as CartPole-v1 or module:Name-v0, or of an Atari game.
 
-    Example:
+    Examples:
       >>> [is_external(name) for name in ("CartPole-v1", "atari:venture", "cart_pole", "nchain-25")]
       [True, True, False, False]
     """

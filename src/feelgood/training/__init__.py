@@ -1,6 +1,6 @@
 """Training loops: inside XLA for functional environments, and around external ones.
 
-Example:
+Examples:
   >>> import jax, jax.numpy as jnp
   >>> from feelgood import agents, training
   >>> from feelgood.envs import bsuite

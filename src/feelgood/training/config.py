@@ -216,7 +216,7 @@ class ExternalConfig(TrainingConfig):
 def most_groups(num_envs: int, num_chains: int = 1, at_most: int = ExternalConfig.num_groups) -> int:
     """The largest number of groups, up to `at_most`, into which environments and chains divide evenly.
 
-    Example:
+    Examples:
       >>> most_groups(300), most_groups(200), most_groups(300, num_chains=50), most_groups(1)
       (3, 2, 3, 1)
     """

@@ -117,7 +117,7 @@ def trainer(
         start of each block.
       tally: totals to keep in `RunState.totals`, if any.
 
-    Example:
+    Examples:
       >>> import jax
       >>> from feelgood import agents, envs
       >>> make_agent = lambda spaces, hyper: agents.make_agent("dqn", spaces, hyper)

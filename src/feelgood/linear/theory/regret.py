@@ -18,7 +18,7 @@ def decoupling_coefficient_bound(dimension: int, horizon: int, num_episodes: int
 
     This is the paper's proposition; the proof of its corollary has 1 + 2 ln(KH) in place of 1 + ln(2KH).
 
-    Example:
+    Examples:
       >>> round(decoupling_coefficient_bound(3, 2, 100), 2)  # 2 · 3 · 2 · (1 + ln 400)
       83.9
     """
@@ -32,7 +32,7 @@ def prior_complexity_rate(dimension: int, horizon: int, epsilon: Scalar, constan
     Its proof has (2π√d H)^{d/2} as a factor of the prior's mass where it should be a divisor, and leaves out how far
     backups lie from the prior's centre, ‖w*‖²/2σ² ≤ 2H√d for each stage: the lemma needs H = O(√d ln(dH/ε)).
 
-    Example:
+    Examples:
       >>> round(prior_complexity_rate(2, 3, epsilon=0.6), 3)  # 6 · ln 10
       13.816
     """
@@ -65,7 +65,7 @@ def prior_complexity(
       weight_norm: ρ, a number or one per stage; 2H√d if not given, as V ≤ H and ‖θ‖, ‖∫ f dμ‖ ≤ √d for |f| ≤ 1. (The
         paper's ‖μ(S)‖ ≤ √d covers only f = 1, which is not enough if μ is signed.)
 
-    Example:
+    Examples:
       >>> round(prior_complexity(1, 2, epsilon=1.96, prior_variance=1.0, weight_norm=0.0), 3)  # -2 · ln 0.95
       0.103
     """
@@ -87,7 +87,7 @@ def log_ball_mass(dimension: int, radius: Scalar, distance: Scalar, variance: Sc
 
     The sum is cut off at its far end, so that the result is never too large.
 
-    Example:
+    Examples:
       >>> round(math.exp(log_ball_mass(1, radius=1.96, distance=0.0, variance=1.0)), 3)
       0.95
     """
@@ -151,7 +151,7 @@ def theorem_weights(
     Then (λ/η) dc + (2K/λ) κ = 6b√(dc κ K). The simplified bound that follows in the paper has (1/16) b² Σ k δ_k for
     R_sample; its proof shows H times that.
 
-    Example:
+    Examples:
       >>> theorem_weights(bound=2.0, num_episodes=100, decoupling_coefficient=4.0, prior_complexity=16.0)
       Weights(loss_weight=0.0625, feel_good_weight=10.0)
     """
@@ -174,7 +174,7 @@ def corollary_weights(
       num_episodes: K.
       prior_complexity: κ(H/K²); that of the function of this name if not given.
 
-    Example:
+    Examples:
       >>> eta, weight = corollary_weights(3, 2, 100, prior_complexity=6.0)
       >>> eta, round(weight, 3)  # 2/(5·2²) and √(600/(24·(1 + ln 400)))
       (0.1, 1.891)
@@ -193,7 +193,7 @@ def sampling_weights(
     The corollary's α_k = O(√(ln(dT)/K) H² k) leaves out the last term, which is the larger one while
     k < 4λ/(ηbH), about 10√K/H. Theorem 2 is not harmed: with its ε_k, Σ_k b H ε_k is of lower order.
 
-    Example:
+    Examples:
       >>> episodes = np.array([1, 2, 3])
       >>> sampling_weights(episodes, loss_weight=0.25, feel_good_weight=0.0625, bound=1.0, horizon=2).tolist()
       [1.0, 3.0, 5.0]
@@ -226,7 +226,7 @@ def regret_bound(
       prior_complexity: κ(b/K²), or a bound on it.
       errors: δ, (K,), or δ of each stage, (K, H), which are summed, up to 1; 0 if not given.
 
-    Example:
+    Examples:
       >>> sizes, weights = {"horizon": 1, "num_episodes": 100}, {"loss_weight": 0.25, "feel_good_weight": 2.0}
       >>> bound = regret_bound(**sizes, **weights, bound=1.0, decoupling_coefficient=4.0, prior_complexity=3.0)
       >>> bound.decoupling, bound.prior, bound.horizon, bound.rounding, bound.total
@@ -274,7 +274,7 @@ def corollary_bound(
     (λ/η) dc + (2K/λ) κ = 7√(dH³ (1 + ln 2T) K κ), which is O(dH^{3/2} √T ln(dT)) where κ is O(dH ln(dT)):
     for H up to the order of √d ln(dT), see `prior_complexity_rate`.
 
-    Example:
+    Examples:
       >>> bounds = [corollary_bound(3, 2, num_episodes).total for num_episodes in (10_000, 40_000)]
       >>> round(bounds[1] / bounds[0], 2)  # four times the episodes: √4, and logarithms
       2.25

@@ -39,7 +39,7 @@ def curvature(gram: Array, loss_weight: Scalar, prior_precision: Scalar) -> Curv
       loss_weight: η.
       prior_precision: ρ > 0; 1/(√d H) for the paper's prior.
 
-    Example:
+    Examples:
       >>> m, M, condition = curvature(jnp.diag(jnp.array([0.0, 3.0])), loss_weight=0.5, prior_precision=0.5)
       >>> float(m), float(M), float(condition)
       (0.5, 3.5, 7.0)
@@ -60,7 +60,7 @@ def allowed_error(
 
     Above 1, as in the first d√ln(dT)/H episodes, it asks for nothing at all.
 
-    Example:
+    Examples:
       >>> allowed_error(np.array([1, 2, 4]), 4, 2, 100).round(3).tolist()  # 2 · √ln 800, divided by the episode
       [5.171, 2.585, 1.293]
     """
@@ -89,7 +89,7 @@ def lmc_schedule(
       step_constant: c.
       steps_constant: c', which also stands for the logarithms in Θ̃.
 
-    Example:
+    Examples:
       >>> schedule = lmc_schedule(0.1, 4, smallest=1.0, largest=2.0)
       >>> round(float(schedule.step_size), 6), int(schedule.num_steps)  # 0.01/(2·2·4) and 2²·4/0.01
       (0.000625, 1600)
@@ -125,7 +125,7 @@ def ulmc_schedule(
       friction_constant: c''.
       steps_constant: c', which also stands for the logarithms in Θ̃.
 
-    Example:
+    Examples:
       >>> schedule = ulmc_schedule(0.1, 4, smallest=1.0, largest=4.0)
       >>> [round(float(x), 4) for x in schedule]  # 0.1·1/(4·2), √4 and 4^1.5·2/0.1
       [0.0125, 2.0, 160.0]
@@ -142,7 +142,7 @@ def cumulative_steps(schedule: Schedule, horizon: int) -> float:
 
     The paper defines SC = Σ_k J_k, which counts one of the H stages; its theorem sums over all of them, as here.
 
-    Example:
+    Examples:
       >>> cumulative_steps(lmc_schedule(np.array([0.1, 0.2]), 4, 1.0, 2.0), horizon=3)  # 3 · (1600 + 400)
       6000.0
     """

@@ -34,7 +34,7 @@ def kl(p: Law, q: Law) -> Array:
     Returns:
       A non-negative number; infinity if exactly one covariance is singular, NaN if both are.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> float(kl((jnp.ones(2), jnp.eye(2)), (jnp.zeros(2), jnp.eye(2))))
       1.0
@@ -59,7 +59,7 @@ def wasserstein2(p: Law, q: Law) -> Array:
     Returns:
       The distance, not its square.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> float(wasserstein2((jnp.zeros(1), jnp.eye(1)), (jnp.full(1, 3.0), 25 * jnp.eye(1))))
       5.0
@@ -98,7 +98,7 @@ def total_variation(p: Law, q: Law) -> Array:
       eps times the condition number of the covariances, so the whole error is below 1e-10 for condition numbers up to
       1e6. In float32 it is below 1e-6 for well-conditioned covariances.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> p, q = (jnp.ones(3), jnp.eye(3)), (jnp.zeros(3), 2 * jnp.eye(3))
       >>> round(float(total_variation(p, q)), 4)

@@ -56,7 +56,7 @@ def law_after(
     Returns:
       The exact law of the positions, in the dtype of `precision`.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> from feelgood.samplers.diagnostics import langevin_kernel
       >>> kernel = langevin_kernel(step_size=0.5, inverse_temperature=1.0)
@@ -120,7 +120,7 @@ def largest_stable_step(kernel_factory: Callable[[Array], Kernel], precision: Ar
       The supremum of the step sizes in [2⁻⁶⁰, 2⁶⁰] with spectral radius below 1, where these form an interval, as they
       do for all kernels here; 0 if there are none, infinity if even the largest is stable.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> from feelgood.samplers.diagnostics import langevin_kernel
       >>> step_size = largest_stable_step(lambda step_size: langevin_kernel(step_size, 1.0), 4 * jnp.eye(1))

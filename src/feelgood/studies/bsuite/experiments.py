@@ -62,7 +62,7 @@ def is_sea(name: str) -> bool:
 def read_ids(ids: Sequence[str]) -> dict[str, list[int]]:
     """The numbers of the ids by experiment; an experiment's name alone stands for all its ids.
 
-    Example:
+    Examples:
       >>> read_ids(["catch/0", "catch/3", "bandit/7"])
       {'catch': [0, 3], 'bandit': [7]}
     """

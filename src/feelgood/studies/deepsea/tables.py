@@ -36,7 +36,7 @@ def summarise(runs: pd.DataFrame) -> pd.DataFrame:
 def quantile(values: np.ndarray, q: float) -> float:
     """A quantile by linear interpolation of values that may be infinite.
 
-    Example:
+    Examples:
       >>> quantile(np.array([1.0, 3.0, np.inf]), 0.25), quantile(np.array([1.0, np.inf]), 0.5)
       (2.0, inf)
     """

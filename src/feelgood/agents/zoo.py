@@ -258,9 +258,9 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     change the greedy action. The replay is shared. As long as all rewards are 0, half of the episodes are random
     (`restless`). Large rewards are scaled down (`bounded_rewards`), loose bounds of observations are shrunk to what was
     seen (`fitted_bounds`). Where observations are one-hot with a hundred cells or more, first layers start
-    `one_hot_scale` times as large as usual, so that few updates tell cells apart. A `feel_good_weight` λ above 0 adds
-    optimism about the start; it acts like a reward for staying there that grows with the length of an episode, so the
-    default is 0.
+    `one_hot_scale` times as large as usual, so that networks distinguish cells after fewer updates. A
+    `feel_good_weight` λ above 0 adds optimism about the start; it acts like a reward for staying there that grows with
+    the length of an episode, so the default is 0.
     """
     num_members = options.num_members or MEMBERS["ensemble_dqn"]
     shape, num_actions = spaces.observation_shape, spaces.num_actions

@@ -1,4 +1,4 @@
-"""Draw curves.png and print how each run compares with published curves.
+"""Draw curves.png and earlier.png and print how each run compares with published curves.
 
 python results/atari/draw.py --reference atari_curves.csv     # agent, game, seed, frame, return: a row per evaluation
 """
@@ -16,12 +16,14 @@ from feelgood.studies.atari.tables import place_counts, read_reference
 FOLDER = Path(__file__).parent
 SAMPLER = ["form", "bias_factor", "bias_epsilon", "inverse_temperature", "feel_good_weight"]
 SETTING = ["game", "agent", *SAMPLER, "init", "pixel_scale", "draw_steps", "prioritized", "seed", "run"]
-# The figure has the longest run of each of these settings, and all other runs of a preset.
 AGENT = "fg_ulmcdqn"
+# curves.png: the runs with the one setting for all games.
+ONE = {AGENT: "FG-ULMCDQN", "ulmcdqn": "ULMCDQN", "dqn": "DQN"}
+# earlier.png: the longest run of each of these settings, and the runs of the earlier presets with seed 11.
 SCALED = {"form": "released", "bias_epsilon": 1.5e-4, "draw_steps": 50}
 SPARSE = {"form": "corrected", "bias_factor": 0.03, "pixel_scale": 0.0625}
 NOISY = {"inverse_temperature": 1e8, "init": "unbiased", "prioritized": False}
-DRAWN = {
+EARLIER = {
     "sparse, seed 0": {**NOISY, **SPARSE, "feel_good_weight": 1e-4},
     "scaled, seed 0": {**NOISY, **SCALED, "feel_good_weight": 1e-4},
     "scaled, λ = 1e-3, no noise, seed 0": {
@@ -31,26 +33,41 @@ DRAWN = {
         "feel_good_weight": 1e-3,
     },
 }
+COLUMNS = ["game", "agent", "seed", "frame", "return"]
 
 
-def drawn(curves, fresh):
-    """Yield the runs of the figure, with a label of their setting as `agent`."""
-    columns = ["game", "agent", "seed", "frame", "return"]
-    for label, setting in DRAWN.items():
+def with_labels(fresh, presets, names):
+    """Return the runs of some presets, with name and seed as `agent`."""
+    fresh = fresh[fresh["preset"].isin(presets)]
+    return fresh.assign(agent=names(fresh) + ", seed " + fresh["seed"].astype(str))[COLUMNS]
+
+
+def longest(curves):
+    """Yield the longest run of each earlier setting and game, with the setting's label as `agent`."""
+    for label, setting in EARLIER.items():
         setting = pd.Series({"agent": AGENT, **setting})
         same = curves[(curves[setting.index] == setting).all(axis=1)]
         for _, runs in same.groupby("game"):
             one = runs[["seed", "run"]].apply(tuple, axis=1)
-            yield runs[one == one[runs["frame"].idxmax()]].assign(agent=label)[columns]
-    fresh = fresh[fresh["preset"].isin(["scaled", "sparse", "prioritized"])]
-    yield fresh.assign(agent=fresh["preset"] + ", seed " + fresh["seed"].astype(str))[columns]
+            yield runs[one == one[runs["frame"].idxmax()]].assign(agent=label)[COLUMNS]
 
 
 def plain(line):
     """Draw published curves in grey under one name, and all lines equally strong."""
     if line.dashed:
-        line = line._replace(name="published: median and range of five seeds", colour=style.COLOURS["grey"])
+        line = line._replace(name="published, five seeds: median and range", colour=style.COLOURS["grey"])
     return line._replace(strong=False)
+
+
+def draw_with_published(ours, published, name):
+    """Draw our runs, and the published ones up to the end of ours, once in each panel: with the first label there."""
+    ours = ours.sort_values(["game", "agent"], kind="stable")
+    reach, first = 1.05 * ours.groupby("game")["frame"].max(), ours.groupby("game")["agent"].first()
+    published = published[(published["agent"] == AGENT) & published["game"].isin(reach.index)]
+    published = published[published["frame"] <= published["game"].map(reach)]
+    chart = curves_and_published(ours, published.assign(agent=published["game"].map(first)))
+    panels = [panel._replace(series=[plain(line) for line in panel.series]) for panel in chart.panels]
+    style.save(draw(chart._replace(panels=panels)), FOLDER / name)
 
 
 def main():
@@ -64,17 +81,13 @@ def main():
     for table, setting_columns in ((curves, SETTING), (fresh, ["game", "agent", "preset", "seed"])):
         for setting, run in table.groupby(setting_columns):
             same = (published["game"] == setting[0]) & (published["agent"] == setting[1])
-            places = place_counts(run, published[same])
+            places = place_counts(run, published[same]) if same.any() else {}
             last = run.sort_values("frame")["return"].tail(5).mean()
             print(*setting, f"{run['frame'].max() / 1e6:.1f}M", *places.values(), f"{last:.1f}")
-    ours = pd.concat(drawn(curves, fresh)).sort_values("game", kind="stable")
-    # Published curves up to the end of ours, once in each panel: with the first setting there.
-    reach, first = 1.05 * ours.groupby("game")["frame"].max(), ours.groupby("game")["agent"].first()
-    published = published[(published["agent"] == AGENT) & published["game"].isin(reach.index)]
-    published = published[published["frame"] <= published["game"].map(reach)]
-    chart = curves_and_published(ours, published.assign(agent=published["game"].map(first)))
-    panels = [panel._replace(series=[plain(line) for line in panel.series]) for panel in chart.panels]
-    style.save(draw(chart._replace(panels=panels)), FOLDER / "curves")
+    one = with_labels(fresh, ["prioritized"], lambda runs: runs["agent"].map(ONE))
+    draw_with_published(one, published, "curves")
+    fresh = with_labels(fresh, ["scaled", "sparse"], lambda runs: runs["preset"])
+    draw_with_published(pd.concat([*longest(curves), fresh]), published, "earlier")
 
 
 if __name__ == "__main__":

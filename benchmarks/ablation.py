@@ -1,7 +1,8 @@
 """The recommended agent with one part changed at a time, on problems that ask for different things.
 
-DeepSea asks for deep exploration without loops, the one-hot grid for exploration among loops, the N-chain for a way
-past a small reward, cart-pole and mountain car for control. Every setting runs on tuning seeds (1,000,000 and up); the
+DeepSea asks for deep exploration without loops, the one-hot grid for exploration among loops, `cost_grid` for the same
+where every step costs 1, the N-chain for a way past a small reward, cart-pole and mountain car for control, bsuite's
+swing-up for exploration that costs more than doing nothing. Every setting runs on tuning seeds (1,000,000 and up); the
 default was chosen from such a table. Scores are the mean return of the last ten evaluations; on DeepSea also the runs
 that solve it by bsuite's rule, checked every 25 episodes, and their median number of episodes. Best on a GPU.
 
@@ -42,8 +43,11 @@ SETTINGS = {
 }
 
 
-def grid(size: int) -> Environment:
-    """A square of one-hot cells, start in one corner, reward 1 and the end of the episode in the other."""
+def grid(size: int, cost: float = 0.0) -> Environment:
+    """A square of one-hot cells, start in one corner and the end in the other.
+
+    The last step has reward 1; if steps have a cost, it has reward 0.
+    """
     moves = jnp.array([[0, 1], [1, 0], [0, -1], [-1, 0]])
     show = lambda cell: jax.nn.one_hot(cell[0] * size + cell[1], size**2)
 
@@ -55,10 +59,13 @@ def grid(size: int) -> Environment:
         cell, time = state
         cell = jnp.clip(cell + moves[action], 0, size - 1)
         at_goal, is_late = jnp.all(cell == size - 1), time + 1 >= 8 * size
-        return (cell, time + 1), Step(show(cell), at_goal.astype(jnp.float32), at_goal, is_late & ~at_goal)
+        reward = jnp.where(at_goal, 0.0, -cost) if cost else at_goal.astype(jnp.float32)
+        return (cell, time + 1), Step(show(cell), reward, at_goal, is_late & ~at_goal)
 
-    spec = Spec((size**2,), np.dtype(np.float32), 4, 8 * size, 0.0, 1.0, fixed_start=True, is_random=False)
-    return Environment(reset, step, spec)
+    kind = {"fixed_start": True, "is_random": False, "is_one_hot": True}
+    spec = Spec((size**2,), np.dtype(np.float32), 4, 8 * size, 0.0, 1.0, **kind)
+    encode = lambda observation: jnp.argmax(observation, -1).astype(jnp.int32)
+    return Environment(reset, step, spec, encode, lambda index: jax.nn.one_hot(index, size**2))
 
 
 def problem(name: str) -> tuple[Environment, int, int]:
@@ -71,6 +78,10 @@ def problem(name: str) -> tuple[Environment, int, int]:
         return envs.nchain(int(size)), 60_000, 1_000
     if kind == "grid":
         return grid(int(size)), 20_000, 1_000
+    if kind == "cost_grid":
+        return grid(int(size), cost=1.0), 60_000, 2_000
+    if kind == "swing_up":
+        return envs.bsuite.cartpole_swingup(), 300_000, 10_000
     return {"cart_pole": envs.cart_pole, "mountain_car": envs.mountain_car}[kind](), 40_000, 1_000
 
 

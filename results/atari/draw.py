@@ -11,7 +11,7 @@ import pandas as pd
 from feelgood.figures import style
 from feelgood.figures.draw import draw
 from feelgood.studies.atari.charts import curves_and_published
-from feelgood.studies.atari.tables import place_counts, read_reference
+from feelgood.studies.atari.tables import human_normalised, place_counts, read_reference
 
 FOLDER = Path(__file__).parent
 SAMPLER = ["form", "bias_factor", "bias_epsilon", "inverse_temperature", "feel_good_weight"]
@@ -32,6 +32,17 @@ EARLIER = {
         "init": "torch",
         "feel_good_weight": 1e-3,
     },
+}
+# After 8 million frames with an update per environment step, ten times as many as ours (Li et al., 2024).
+HYPERAGENT = {
+    "alien": 1902,
+    "freeway": 31.7,
+    "gravitar": 607,
+    "hero": 11742,
+    "pitfall": -23,
+    "qbert": 10287,
+    "solaris": 623,
+    "venture": 109,
 }
 COLUMNS = ["game", "agent", "seed", "frame", "return"]
 
@@ -70,6 +81,24 @@ def draw_with_published(ours, published, name):
     style.save(draw(chart._replace(panels=panels)), FOLDER / name)
 
 
+def print_early_scores(fresh, published, num_frames=8_000_000):
+    """Print the mean of the last five evaluations up to `num_frames` with seed 11, human-normalised, and others'."""
+    one = fresh[(fresh["preset"] == "prioritized") & (fresh["agent"] == AGENT) & (fresh["seed"] == 11)]
+    print("| game | frames | ours | published | HyperAgent |\n|---|---|---|---|---|")
+    shares = {"ours": [], "published": [], "HyperAgent": []}
+    for game, run in one[one["frame"] <= num_frames].groupby("game"):
+        last = run.sort_values("frame").tail(5)
+        theirs = published[(published["game"] == game) & (published["agent"] == AGENT)]
+        theirs = theirs[theirs["frame"].isin(last["frame"])]["return"].mean()
+        scores = dict(zip(shares, (last["return"].mean(), theirs, HYPERAGENT[game]), strict=True))
+        for name, score in scores.items():
+            shares[name].append(human_normalised(game, score))
+        cells = [f"{score:,.1f} ({human_normalised(game, score):.0%})" for score in scores.values()]
+        print("|", " | ".join([game, f"{last['frame'].max() / 1e6:.1f}M", *cells]), "|")
+    for kind in ("mean", "median"):
+        print("|", " | ".join([kind, "", *(f"{getattr(pd.Series(x), kind)():.1%}" for x in shares.values())]), "|")
+
+
 def main():
     """Print the comparison, then draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -84,6 +113,7 @@ def main():
             places = place_counts(run, published[same]) if same.any() else {}
             last = run.sort_values("frame")["return"].tail(5).mean()
             print(*setting, f"{run['frame'].max() / 1e6:.1f}M", *places.values(), f"{last:.1f}")
+    print_early_scores(fresh, published)
     one = with_labels(fresh, ["prioritized"], lambda runs: runs["agent"].map(ONE))
     draw_with_published(one, published, "curves")
     fresh = with_labels(fresh, ["scaled", "sparse"], lambda runs: runs["preset"])

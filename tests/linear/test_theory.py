@@ -258,7 +258,7 @@ def test_cumulative_steps_follow_theorem_2():
     expected = condition**2 * num_episodes**3 * horizon**3 / (3 * d * log_term)
     assert theory.cumulative_steps(lmc, horizon) / 1e6 == pytest.approx(expected, rel=0.01)
     ulmc = theory.ulmc_schedule(errors, d, 1.0, condition, steps_constant=1e6)
-    row = {row.name: row for row in table1.TABLE1}["LSVI-ASE with ULMC sampler"]
+    row = table1.TABLE1["ase_ulmc"]
     printed = monomial(row.sampling, condition, num_episodes, horizon, d, log_term)
     assert theory.cumulative_steps(ulmc, horizon) / 1e6 == pytest.approx(printed / 2, rel=0.01)
     stages = theory.Schedule(*(np.repeat(part[:, None], horizon, axis=1) for part in ulmc))
@@ -266,27 +266,27 @@ def test_cumulative_steps_follow_theorem_2():
 
 
 def test_table_1_as_printed():
-    rates = {row.name: monomial(row.regret, 4, 9, 100) for row in table1.TABLE1}
+    rates = {name: monomial(row.regret, 4, 9, 100) for name, row in table1.TABLE1.items()}
     assert rates == pytest.approx(
         {
-            "LSVI-UCB": 8 * 27 * 10,
-            "OPT-RLSVI": 16 * 81 * 10,
-            "ELEANOR": 4 * 27 * 10,
-            "CPS": 4 * 81 * 10,
-            "LSVI-PHE": 8 * 27 * 10,
-            "LMC-LSVI": 8 * 27 * 10,
-            "LSVI-ASE with LMC sampler": 4 * 27 * 10,
-            "LSVI-ASE with ULMC sampler": 4 * 27 * 10,
+            "lsvi_ucb": 8 * 27 * 10,
+            "opt_rlsvi": 16 * 81 * 10,
+            "eleanor": 4 * 27 * 10,
+            "cps": 4 * 81 * 10,
+            "lsvi_phe": 8 * 27 * 10,
+            "lmc_lsvi": 8 * 27 * 10,
+            "ase_lmc": 4 * 27 * 10,
+            "ase_ulmc": 4 * 27 * 10,
         }
     )
-    assert [row.name for row in table1.TABLE1 if not row.tractable] == ["ELEANOR", "CPS"]
-    rows = {row.name: row for row in table1.TABLE1}
+    assert [name for name, row in table1.TABLE1.items() if not row.tractable] == ["eleanor", "cps"]
+    rows = table1.TABLE1
     # d = 4, H = 2, K = 3, κ = 9: dT = 24
-    for name in ("LMC-LSVI", "LSVI-ASE with LMC sampler"):
+    for name in ("lmc_lsvi", "ase_lmc"):
         assert monomial(rows[name].sampling, 9, 3, 2, 4, math.log(24)) == pytest.approx(
             729 * 27 * 8 / (4 * math.log(24))
         )
-    ulmc = monomial(rows["LSVI-ASE with ULMC sampler"].sampling, 9, 3, 2, 4, math.log(24))
+    ulmc = monomial(rows["ase_ulmc"].sampling, 9, 3, 2, 4, math.log(24))
     assert ulmc == pytest.approx(27 * 9 * 4 / math.sqrt(4 * math.log(24)))
-    sampled = {"LMC-LSVI", "LSVI-ASE with LMC sampler", "LSVI-ASE with ULMC sampler"}
-    assert {row.name for row in table1.TABLE1 if row.sampling is not None} == sampled
+    sampled = {"lmc_lsvi", "ase_lmc", "ase_ulmc"}
+    assert {name for name, row in table1.TABLE1.items() if row.sampling is not None} == sampled

@@ -42,12 +42,10 @@ class Algorithm(NamedTuple):
     Attributes:
       make: `(features, horizon, num_episodes, scales) -> Learner`.
       grid: the scales it has, with the values to tune over; 1 is the theory's.
-      row: its name in Table 1; None for those that are not there.
     """
 
     make: Callable[[Array, int, int, Mapping[str, Scalar]], Learner]
     grid: Mapping[str, tuple[float, ...]]
-    row: str | None = None
 
     @property
     def theory(self) -> dict[str, float]:
@@ -118,21 +116,19 @@ def _ase(scheme: Callable[[Mapping[str, Scalar]], schemes.Scheme], **fixed):
 
 
 ALGORITHMS: dict[str, Algorithm] = {
-    "lsvi_ucb": Algorithm(_ucb, _NOISE, "LSVI-UCB"),
-    "opt_rlsvi": Algorithm(_opt_rlsvi, {"noise": (3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3), **_RIDGE}, "OPT-RLSVI"),
-    "eleanor": Algorithm(_eleanor, _NOISE, "ELEANOR"),
-    "cps": Algorithm(_cps, _FEEL_GOOD, "CPS"),
-    "lsvi_phe": Algorithm(_phe, _NOISE, "LSVI-PHE"),
-    "lmc_lsvi": Algorithm(_lmc_lsvi, _NOISE, "LMC-LSVI"),
+    "lsvi_ucb": Algorithm(_ucb, _NOISE),
+    "opt_rlsvi": Algorithm(_opt_rlsvi, {"noise": (3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3), **_RIDGE}),
+    "eleanor": Algorithm(_eleanor, _NOISE),
+    "cps": Algorithm(_cps, _FEEL_GOOD),
+    "lsvi_phe": Algorithm(_phe, _NOISE),
+    "lmc_lsvi": Algorithm(_lmc_lsvi, _NOISE),
     "ase_lmc": Algorithm(
         _ase(lambda scales: schemes.lmc(0.5 * scales["step"])),
         {**_FEEL_GOOD, "step": (1.0, 2.0)},
-        "LSVI-ASE with LMC sampler",
     ),
     "ase_ulmc": Algorithm(
         _ase(lambda scales: schemes.ulmc(0.5, 2.0 * scales["friction"])),
         {**_FEEL_GOOD, "friction": (1.0, 0.3)},
-        "LSVI-ASE with ULMC sampler",
     ),
     "ase_baoab": Algorithm(
         _ase(lambda scales: schemes.baoab(1.0, 2.0 * scales["friction"]), keep_momentum=True),

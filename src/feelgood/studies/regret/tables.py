@@ -56,12 +56,12 @@ def exponents(table: pd.DataFrame) -> pd.DataFrame:
 
 def claimed_exponents(algorithm: str) -> dict[str, float] | None:
     """Exponents of d, H and T that Table 1 claims for an algorithm; None for those that it does not list."""
-    from feelgood.linear.algorithms import ALGORITHMS
     from feelgood.linear.table1 import TABLE1
 
-    row = ALGORITHMS[algorithm].row if algorithm in ALGORITHMS else None
-    rate = next((each.regret for each in TABLE1 if each.name == row), None)
-    return None if rate is None else {"d": float(rate.dimension), "H": float(rate.horizon), "T": float(rate.num_steps)}
+    if algorithm not in TABLE1:
+        return None
+    rate = TABLE1[algorithm].regret
+    return {"d": float(rate.dimension), "H": float(rate.horizon), "T": float(rate.num_steps)}
 
 
 def sampling_regret(errors: pd.DataFrame) -> pd.DataFrame:

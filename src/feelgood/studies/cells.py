@@ -14,7 +14,7 @@ from typing import Any
 
 from feelgood.checks import check_choice, check_count
 from feelgood.pairs import read_values
-from feelgood.studies.engine import Task
+from feelgood.studies.engine import Task, task_of
 from feelgood.studies.options import grouped
 from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
 
@@ -132,12 +132,8 @@ def _digest(cell: Cell) -> str:
 
 
 def cell_task(cell: Cell) -> Task:
-    """The task of running a cell.
-
-    The file name holds a hash of everything that the runs depend on, defaults included, so that results of a changed
-    default or grid are never mixed with old ones.
-    """
-    return Task(cell.name, f"{cell.name.replace('/', '-')}-{_digest(cell)}.parquet", partial(_run, cell))
+    """The task of running a cell."""
+    return task_of(cell.name, _digest(cell), partial(_run, cell))
 
 
 def tables_of(cells: Sequence[Cell], seeds_per_task: int | None = None) -> Generator[Sequence[Task], list, list]:

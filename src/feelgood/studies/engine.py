@@ -262,6 +262,14 @@ def jax_settings() -> dict[str, Any]:
     return {name: getattr(jax.config, name) for name in names}
 
 
+def task_of(name: str, digest: str, run: Callable[..., Any]) -> Task:
+    """A task whose file is named after it and a hash of everything that its result depends on, defaults included.
+
+    So results of a changed default or grid are never mixed with old ones.
+    """
+    return Task(name, f"{name.replace('/', '-').replace(' ', '-')}-{digest}.parquet", run)
+
+
 def short_table(name: str, facts: Any, make: Callable[..., Any], *arguments: Any) -> Plan:
     """A plan of one short task: the table `make(*arguments)`, stored under its name and a hash of `facts`.
 
@@ -269,7 +277,7 @@ def short_table(name: str, facts: Any, make: Callable[..., Any], *arguments: Any
     """
     from feelgood.runs.store import fingerprint
 
-    (made,) = yield [Task(name, f"{name}-{fingerprint(facts)}.parquet", partial(_make, make, *arguments))]
+    (made,) = yield [task_of(name, fingerprint(facts), partial(_make, make, *arguments))]
     return made
 
 

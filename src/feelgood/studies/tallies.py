@@ -27,13 +27,16 @@ class Dives(NamedTuple):
     solved: Array
 
 
-def dives(checks: Sequence[int], tenths: int) -> Tally:
-    """Counts bad episodes and finds the first check at which less than `tenths` in ten episodes were bad.
+def dives(checks: Sequence[int], *, windy: bool) -> Tally:
+    """Counts bad episodes and finds the first check at which less than nine in ten episodes were bad.
 
     Args:
       checks: numbers of episodes after which the rule is checked.
-      tenths: 9, or 8 with wind, as in bsuite 0.3.6. (Version 0.3.5 has 8 without wind too; 0.3.6 corrects that.)
+      windy: whether the rule is the one with wind: less than eight in ten, from `FIRST_WINDY_CHECK` on, as in bsuite
+        0.3.6. (Version 0.3.5 has eight without wind too; 0.3.6 corrects that.)
     """
+    tenths = 8 if windy else 9
+    checks = [check for check in checks if not windy or check >= FIRST_WINDY_CHECK]
     is_check = np.zeros(max(checks, default=0) + 2, bool)  # its last entry, False, stands for all larger numbers
     is_check[list(checks)] = True
     last = len(is_check) - 1

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from feelgood.studies.engine import Plan, Task
+from feelgood.studies.engine import Plan, Task, task_of
 
 FRAMES_PER_STEP = 4
 
@@ -72,9 +72,8 @@ def _digest(run: Run) -> str:
 
 
 def run_task(run: Run, *, checkpoints: bool = True) -> Task:
-    """The task of a run; the file name holds a hash of everything that the run depends on, defaults included."""
-    words = run.name.replace("/", "-").replace(" ", "-")
-    return Task(run.name, f"{words}-{_digest(run)}.parquet", partial(_run, run, checkpoints))
+    """The task of a run."""
+    return task_of(run.name, _digest(run), partial(_run, run, checkpoints))
 
 
 def plan(run: Run, *, checkpoints: bool = True) -> Plan:

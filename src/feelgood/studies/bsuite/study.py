@@ -8,9 +8,7 @@ The runs of one agent in one experiment are one batch (of a deep sea, those of o
 no longer change: when all runs have had their episodes, or solved their deep sea.
 """
 
-import dataclasses
 import itertools
-import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +17,8 @@ from typing import Any, Literal
 from feelgood.checks import check_choice, check_count, check_names
 from feelgood.pairs import read_numbers
 from feelgood.studies.bsuite.experiments import EXPERIMENTS, LOGGED, environments, is_sea, read_ids
-from feelgood.studies.engine import Plan, Task, run_plans
+from feelgood.studies.engine import Plan, run_plans, task_of
+from feelgood.studies.episodes import episode_config, records, run_tallied
 from feelgood.studies.nchain.study import GRIDS
 from feelgood.studies.options import PresetInt, fill_in, grouped
 from feelgood.studies.output import figure_files, write_files
@@ -152,75 +151,53 @@ def settings_of(study: BsuiteStudy) -> dict[str, dict[str, float]]:
 
 def plan(agent: str, hyper: dict[str, float], batch: Batch) -> Plan:
     """Runs one agent on one batch; returns a table with one row per run."""
-    name = f"{batch.name}/{agent}"
-    file = f"{name.replace('/', '-')}-{_digest(agent, hyper, batch)}.parquet"
-    (table,) = yield [Task(name, file, partial(_run, agent, hyper, batch))]
+    (table,) = yield [
+        task_of(f"{batch.name}/{agent}", _digest(agent, hyper, batch), partial(_run, agent, hyper, batch))
+    ]
     return table
 
 
 def _digest(agent: str, hyper: dict[str, float], batch: Batch) -> str:
-    from feelgood import agents
     from feelgood.runs.store import fingerprint
 
     settings = [EXPERIMENTS[batch.experiment].settings[number] for number in batch.numbers]
-    options = agents.complete(agent, agents.Options())
-    records = [dataclasses.asdict(each) for each in (batch, _config(agent, batch), options)]
-    return fingerprint(agent, *records, settings, hyper)
+    return fingerprint(agent, *records(agent, batch, _config(agent, batch)), settings, hyper)
 
 
 def _config(agent: str, batch: Batch):
-    """The agent's settings, with room for all episodes at their full length."""
-    from feelgood import agents
-    from feelgood.training import FunctionalConfig
-
+    """The agent's config, with room for all episodes at their full length."""
     # Whole blocks of ten steps; at most 200 chunks, each no shorter than the episode that evaluates the agent after it.
     most_steps = batch.num_episodes * batch.max_steps
     period = 10 * -(-min(most_steps, max(100, batch.max_steps, most_steps // 200)) // 10)
-    num_chunks = -(-most_steps // period)
-    settings: dict[str, Any] = {**agents.ZOO[agent].config}
-    return FunctionalConfig(
-        num_steps=num_chunks * period, evaluation_period=period, num_evaluation_episodes=1, **settings
-    )
+    return episode_config(agent, most_steps, period)
 
 
 def _run(agent: str, hyper: dict[str, float], batch: Batch, progress: Any, checkpoint: Path | None):
     """Trains all runs of a batch until their score is known."""
-    import jax.numpy as jnp
     import numpy as np
     import pandas as pd
 
-    from feelgood import agents
-    from feelgood.studies.tallies import FIRST_WINDY_CHECK, all_solved, dives, episodes, have_ended
-    from feelgood.training import Varied, run_batch, varied_trainer
+    from feelgood.studies.tallies import all_solved, dives, episodes, have_ended
 
-    config, sea = _config(agent, batch), is_sea(batch.experiment)
+    sea = is_sea(batch.experiment)
     if sea:
-        windy = batch.experiment == "deep_sea_stochastic"
-        first = FIRST_WINDY_CHECK if windy else 1
-        checks = [check for check in LOGGED if first <= check <= batch.num_episodes]
-        tally, until = dives(checks, tenths=8 if windy else 9), all_solved
+        checks = [check for check in LOGGED if check <= batch.num_episodes]
+        tally, until = dives(checks, windy=batch.experiment == "deep_sea_stochastic"), all_solved
     else:
         tally, until = episodes(batch.num_episodes), partial(have_ended, batch.num_episodes)
-    environment_of, settings = environments(batch.experiment, [number for number, _ in batch.pairs])
-    make = lambda spaces, hyper: agents.make_agent(agent, spaces, hyper)
-    points = {name: jnp.full(len(batch.pairs), value, jnp.float32) for name, value in hyper.items()}
-    times: list[tuple[int, float]] = []  # chunks and the clock after each of them
-
-    def watch(moment: Any) -> None:
-        times.append((moment.chunk, time.monotonic()))
-        report(moment)
-
-    with progress.task(f"{batch.name}/{agent}", config.num_chunks) as report:
-        totals = run_batch(
-            varied_trainer(environment_of, make, config, agents.anneal, tally),
-            config.num_chunks,
-            np.array([_RUNS_PER_SEED * seed + number for number, seed in batch.pairs]),
-            Varied(settings, points),
-            label=f"{batch.name}/{agent} {_digest(agent, hyper, batch)}",
-            path=checkpoint,
-            report=watch,
-            until=until,
-        ).totals
+    totals, steps_per_second = run_tallied(
+        f"{batch.name}/{agent}",
+        _digest(agent, hyper, batch),
+        agent,
+        hyper,
+        environments(batch.experiment, [number for number, _ in batch.pairs]),
+        [_RUNS_PER_SEED * seed + number for number, seed in batch.pairs],
+        _config(agent, batch),
+        tally,
+        until,
+        progress,
+        checkpoint,
+    )
     return pd.DataFrame(
         {
             "bsuite_id": [f"{batch.experiment}/{number}" for number, _ in batch.pairs],
@@ -234,14 +211,6 @@ def _run(agent: str, hyper: dict[str, float], batch: Batch, progress: Any, check
             "bad_episodes": totals.bad if sea else np.nan,
             "total_return": np.nan if sea else totals.total,
             "best_episode": np.nan if sea else totals.best,
-            "steps_per_second": _speed(times, config.evaluation_period * len(batch.pairs)),
+            "steps_per_second": steps_per_second,
         }
     )
-
-
-def _speed(times: list[tuple[int, float]], steps: int) -> float:
-    """Steps per second after the first chunk, which compiles; NaN if there was no other."""
-    if len(times) < 2:
-        return float("nan")
-    (first, began), (last, ended) = times[0], times[-1]
-    return (last - first) * steps / max(ended - began, 1e-9)

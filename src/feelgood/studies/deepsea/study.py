@@ -7,7 +7,6 @@ episode on. Without wind, the bad episodes are those that miss the treasure (`fe
 The runs of one agent at one size are one batch, which ends when all of them have solved the size, or after the budget.
 """
 
-import dataclasses
 import itertools
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_names
-from feelgood.studies.engine import Plan, Task, run_plans
+from feelgood.studies.engine import Plan, run_plans, task_of
+from feelgood.studies.episodes import episode_config, records, run_tallied
 from feelgood.studies.nchain.study import GRIDS
 from feelgood.studies.options import PresetInt, fill_in
 from feelgood.studies.output import figure_files, write_files
@@ -108,7 +108,7 @@ def run(study: DeepSeaStudy, report=print) -> list[Path]:
 def plan(study: DeepSeaStudy, size: int, agent: str) -> Plan:
     """Runs one agent at one size; returns a table with one row per run."""
     batch = Batch(agent, size, study.windy, study.mapping, study.num_episodes, tuple(study.seed_list))
-    (table,) = yield [batch_task(batch)]
+    (table,) = yield [task_of(batch.name, _digest(batch), partial(_run, batch))]
     return table
 
 
@@ -134,65 +134,41 @@ class Batch:
         return f"{self.environment}-{self.size}/{self.agent}"
 
 
-def batch_task(batch: Batch) -> Task:
-    """The task of running a batch; its file name holds a hash of everything that the runs depend on."""
-    return Task(batch.name, f"{batch.name.replace('/', '-')}-{_digest(batch)}.parquet", partial(_run, batch))
-
-
 def _digest(batch: Batch) -> str:
     from feelgood import agents
     from feelgood.runs.store import fingerprint
 
-    options = agents.complete(batch.agent, agents.Options())
-    records = [dataclasses.asdict(each) for each in (batch, _config(batch), options)]
-    return fingerprint(*records, dict(agents.ZOO[batch.agent].hyper), CHECK_PERIOD)
+    facts = records(batch.agent, batch, _config(batch))
+    return fingerprint(*facts, dict(agents.ZOO[batch.agent].hyper), CHECK_PERIOD)
 
 
 def _config(batch: Batch):
-    from feelgood import agents
-    from feelgood.training import FunctionalConfig
-
-    settings: dict[str, Any] = {**agents.ZOO[batch.agent].config}
-    period = _CHUNK * batch.size
-    num_chunks = -(-batch.num_episodes // _CHUNK)
-    return FunctionalConfig(
-        num_steps=num_chunks * period, evaluation_period=period, num_evaluation_episodes=1, **settings
-    )
+    return episode_config(batch.agent, batch.num_episodes * batch.size, _CHUNK * batch.size)
 
 
 def _run(batch: Batch, progress: Any, checkpoint: Path | None):
     """Trains all runs of a batch until all have solved their size."""
-    import jax.numpy as jnp
     import numpy as np
     import pandas as pd
 
     from feelgood import agents, envs
-    from feelgood.studies.tallies import FIRST_WINDY_CHECK, all_solved, dives
-    from feelgood.training import Varied, run_batch, varied_trainer
+    from feelgood.studies.tallies import all_solved, dives
 
-    config, recipe, num_runs = _config(batch), agents.ZOO[batch.agent], len(batch.seeds)
-    first = FIRST_WINDY_CHECK if batch.windy else CHECK_PERIOD
-    one = varied_trainer(
-        lambda mapping: envs.deep_sea(batch.size, windy=batch.windy, mapping=mapping),
-        lambda spaces, hyper: agents.make_agent(batch.agent, spaces, hyper),
-        config,
-        agents.anneal,
-        dives(range(first, batch.num_episodes + 1, CHECK_PERIOD), tenths=8 if batch.windy else 9),
-    )
     maps = [seed if batch.mapping == "per-run" else BSUITE_MAPPING for seed in batch.seeds]
-    mappings = jnp.asarray(np.stack([envs.deep_sea_mapping(batch.size, seed) for seed in maps]), jnp.int32)
-    hyper = {name: jnp.full(num_runs, value, jnp.float32) for name, value in recipe.hyper.items()}
-    with progress.task(batch.name, config.num_chunks) as report:
-        totals = run_batch(
-            one,
-            config.num_chunks,
-            np.array(batch.seeds),
-            Varied(mappings, hyper),
-            label=f"{batch.name} {_digest(batch)}",
-            path=checkpoint,
-            report=report,
-            until=all_solved,
-        ).totals
+    mappings = np.stack([envs.deep_sea_mapping(batch.size, seed) for seed in maps]).astype(np.int32)
+    totals, _ = run_tallied(
+        batch.name,
+        _digest(batch),
+        batch.agent,
+        agents.ZOO[batch.agent].hyper,
+        (lambda mapping: envs.deep_sea(batch.size, windy=batch.windy, mapping=mapping), mappings),
+        batch.seeds,
+        _config(batch),
+        dives(range(CHECK_PERIOD, batch.num_episodes + 1, CHECK_PERIOD), windy=batch.windy),
+        all_solved,
+        progress,
+        checkpoint,
+    )
     return pd.DataFrame(
         {
             "environment": batch.environment,

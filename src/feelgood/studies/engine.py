@@ -277,7 +277,7 @@ def short_table(name: str, facts: Any, make: Callable[..., Any], *arguments: Any
     """
     from feelgood.runs.store import fingerprint
 
-    (made,) = yield [task_of(name, fingerprint(facts), partial(_make, make, *arguments))]
+    (made,) = yield [Task(name, f"{name}-{fingerprint(facts)}.parquet", partial(_make, make, *arguments))]
     return made
 
 

@@ -1,9 +1,52 @@
-"""Files of a study: tables, Markdown and figures."""
+"""Files of a study: tables, Markdown and figures; and the course of studies of several parts."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from feelgood.studies.engine import Plan, run_plans
+from feelgood.studies.seeds import tuning_range
+
+
+def run_parts(
+    name: str,
+    study: Any,
+    plans: Mapping[str, Callable[[Any], list[Plan]]],
+    figures: Mapping[str, Mapping[str, Callable[[Any], Any]]],
+    as_markdown: Callable[[Mapping[str, Any]], str],
+    report: Callable[[str], None],
+    files: Mapping[str, str],
+    note: str = "",
+) -> list[Path]:
+    """Runs a study of several parts, or the rest of a stopped one, and returns the paths of its tables and figures.
+
+    `plans` and `figures` have functions for each part: of the options, and of the part's table. `as_markdown` makes the
+    text of `summary.md` from all tables; `note` is its last line.
+    """
+    import pandas as pd
+
+    from feelgood.runs import store
+
+    seeds = {"reporting": study.seed_list, "tuning": tuning_range(study)}
+    with store.recorded(study.output, name, study, seeds=seeds, files=files) as facts:
+        paths: list[Path] = []
+        tables: dict[str, Any] = {}
+        for part in study.parts:
+            done = run_plans(study, plans[part](study), study.output, facts, title=part)
+            tables[part] = pd.concat(done, ignore_index=True)
+            drawn = {figure: draw(tables[part]) for figure, draw in figures[part].items()}
+            paths += write_files(study.output, {f"{part}.parquet": tables[part], **drawn})
+        text = as_markdown(tables)
+        report(text)
+        return [*paths, *write_files(study.output, {"summary.md": f"{text}\n{note}\n" if note else text})]
+
+
+def part_files(tables: Mapping[str, str]) -> dict[str, str]:
+    """The files of a study of several parts, from a description of each part's table."""
+    figures = [figure_files(part, f"figure of {part}") for part in tables]
+    whole = {f"{part}.parquet": line for part, line in tables.items()}
+    return whole | {name: line for each in figures for name, line in each.items()}
 
 
 def write_files(folder: Path, contents: Mapping[str, Any]) -> list[Path]:

@@ -18,7 +18,7 @@ from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.external_runs import defaults, external_table, is_external
 from feelgood.studies.nchain.study import GRIDS, best, tune, tuning_seeds
 from feelgood.studies.options import grouped
-from feelgood.studies.output import markdown_table, plus_minus, write_files
+from feelgood.studies.output import figure_files, markdown_table, plus_minus, write_files
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,7 @@ FILES = {
     "sweep.csv": "every point of the grid: mean score on tuning seeds, standard error, number of seeds, and the winner",
     "curves.parquet": "the winner on fresh seeds, a row per run and evaluation",
     "summary.md": "the winner, and its score on tuning seeds and on fresh seeds",
-    "sweep.png": "heat-map of the scores on tuning seeds",
-    "sweep.pdf": "the same as PDF",
+    **figure_files("sweep", "heat-map of the scores on tuning seeds"),
 }
 
 

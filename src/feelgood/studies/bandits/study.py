@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_names
-from feelgood.studies.engine import run_plans
 from feelgood.studies.options import PresetInt, fill_in, grouped
-from feelgood.studies.output import write_files
-from feelgood.studies.seeds import SeedOptions, tuning_range
+from feelgood.studies.output import figure_files, part_files, run_parts
+from feelgood.studies.seeds import SeedOptions
 
 WHEELS = ("wheel-0.5", "wheel-0.7", "wheel-0.9", "wheel-0.95", "wheel-0.99")
 DATA = ("iris", "wine", "breast_cancer", "digits", "mushroom", "magic", "penbased", "satimage")
@@ -115,36 +114,19 @@ def left_out(study: BanditsStudy) -> str:
 
 
 FILES = {
-    **{f"{part}.parquet": line for part, line in _DESCRIPTIONS.items()},
-    **{f"{part}.{ending}": f"figure of {part}" for part in PARTS for ending in ("png", "pdf")},
-    **{f"ranking.{ending}": "regret by round of the best six, and the last regret of all" for ending in ("png", "pdf")},
+    **part_files(_DESCRIPTIONS),
+    **figure_files("ranking", "regret by round of the best six, and the last regret of all"),
     "summary.md": "tables for people",
 }
 
 
 def run(study: BanditsStudy, report=print) -> list[Path]:
     """Runs the study, or the rest of it, and returns the paths of its tables and figures."""
-    import pandas as pd
-
-    from feelgood.runs import store
-    from feelgood.studies.bandits import tables as results
     from feelgood.studies.bandits.figures import DRAW
     from feelgood.studies.bandits.parts import PLANS
+    from feelgood.studies.bandits.tables import as_markdown
 
     missing = left_out(study)
     if missing:
         report(missing)
-    seeds = {"reporting": study.seed_list, "tuning": tuning_range(study)}
-    with store.recorded(study.output, "bandits", study, seeds=seeds, files=FILES) as facts:
-        paths: list[Path] = []
-        tables: dict[str, Any] = {}
-        for part in study.parts:
-            plans = PLANS[part](study)
-            if not plans:
-                raise ValueError(f"algorithms {study.algorithms!r} do not suit any of the problems {study.problems!r}")
-            tables[part] = pd.concat(run_plans(study, plans, study.output, facts, title=part), ignore_index=True)
-            figures = {name: draw(tables[part]) for name, draw in DRAW[part].items()}
-            paths += write_files(study.output, {f"{part}.parquet": tables[part], **figures})
-        text = results.as_markdown(tables)
-        report(text)
-        return [*paths, *write_files(study.output, {"summary.md": f"{text}\n{missing}\n" if missing else text})]
+    return run_parts("bandits", study, PLANS, DRAW, as_markdown, report, FILES, missing)

@@ -1,9 +1,12 @@
-"""Charts of the regret study other than its learning curves."""
+"""Charts of the regret study."""
+
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
 from feelgood.figures.chart import Chart, Panel, Series, mean_series, numbers, series, unique
+from feelgood.figures.curves import learning_curves
 from feelgood.figures.style import COLOURS, colours_of, label, shades
 from feelgood.studies.regret.tables import claimed_exponents, exponents, sampling_regret
 
@@ -108,3 +111,13 @@ def complexity(table: pd.DataFrame) -> Chart:
         panels.append(Panel("", x_label, "gradients needed", lines, x_log=True, y_log=True))
     note = "Gradients that bring a Gaussian's sampler within a given total variation, the step tuned for each."
     return Chart("complexity", "Gradients needed", note, "complexity", panels)
+
+
+DRAW: dict[str, dict[str, Callable[[pd.DataFrame], Chart]]] = {
+    "curves": {"curves": learning_curves},
+    "exponents": {"exponents": regret_exponents},
+    "budget": {"budget": budget},
+    "errors": {"errors": errors},
+    "complexity": {"complexity": complexity},
+}
+"""Charts of each part by name: functions of its table."""

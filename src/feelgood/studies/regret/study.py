@@ -11,16 +11,14 @@ Five parts, each a table and a figure:
 Tuning seeds and reporting seeds are disjoint.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_names
-from feelgood.studies.engine import run_plans
 from feelgood.studies.options import PresetInt, fill_in, grouped
-from feelgood.studies.output import write_files
-from feelgood.studies.seeds import SeedOptions, tuning_range
+from feelgood.studies.output import part_files, run_parts
+from feelgood.studies.seeds import SeedOptions
 
 _DESCRIPTIONS = {
     "curves": "cumulative regret at marked episodes, a row per MDP, algorithm, constants, seed and episode",
@@ -82,38 +80,13 @@ _PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-FILES = {
-    **{f"{part}.parquet": line for part, line in _DESCRIPTIONS.items()},
-    **{f"{part}.{ending}": f"figure of {part}" for part in PARTS for ending in ("png", "pdf")},
-    "summary.md": "summary tables in Markdown",
-}
+FILES = part_files(_DESCRIPTIONS) | {"summary.md": "summary tables in Markdown"}
 
 
 def run(study: RegretStudy, report=print) -> list[Path]:
     """Runs the study, or the rest of a stopped one, and returns the paths of its tables and figures."""
-    import pandas as pd
-
-    from feelgood.figures.curves import learning_curves
-    from feelgood.runs import store
-    from feelgood.studies.regret import charts
-    from feelgood.studies.regret import tables as results
+    from feelgood.studies.regret.charts import DRAW
     from feelgood.studies.regret.parts import PLANS
+    from feelgood.studies.regret.tables import as_markdown
 
-    make: dict[str, Callable[[Any], Any]] = {
-        "curves": learning_curves,
-        "exponents": charts.regret_exponents,
-        "budget": charts.budget,
-        "errors": charts.errors,
-        "complexity": charts.complexity,
-    }
-    seeds = {"reporting": study.seed_list, "tuning": tuning_range(study)}
-    with store.recorded(study.output, "regret", study, seeds=seeds, files=FILES) as facts:
-        paths: list[Path] = []
-        tables: dict[str, Any] = {}
-        for part in study.parts:
-            plans = PLANS[part](study)
-            tables[part] = pd.concat(run_plans(study, plans, study.output, facts, title=part), ignore_index=True)
-            paths += write_files(study.output, {f"{part}.parquet": tables[part], part: make[part](tables[part])})
-        text = results.as_markdown(tables)
-        report(text)
-        return [*paths, *write_files(study.output, {"summary.md": text})]
+    return run_parts("regret", study, PLANS, DRAW, as_markdown, report, FILES)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from feelgood import agents
-from feelgood.agents.base import one_draw_an_episode
+from feelgood.agents.exploration import one_draw_an_episode
 from feelgood.envs.deep_sea import deep_sea_mapping
 
 AGENT = agents.ZOO["ensemble_dqn"]

@@ -1,15 +1,12 @@
 """Value-based agents: each a short composition of network, objective, sampler and exploration."""
 
-from feelgood.agents.base import (
-    Agent,
-    AgentState,
+from feelgood.agents.base import Agent, AgentState, check_values, value_agent
+from feelgood.agents.exploration import (
     Exploration,
-    check_values,
     epsilon_greedy,
     greedy,
     one_draw_an_episode,
     one_member_an_episode,
-    value_agent,
 )
 from feelgood.agents.options import Options, Spaces
 from feelgood.agents.recipes import ZOO, Recipe, anneal, atari_hyper, check_hyper, complete, constant, make_agent

@@ -37,15 +37,9 @@ import jax.numpy as jnp
 import optax
 
 from feelgood import networks, objectives, samplers
-from feelgood.agents.base import (
-    Agent,
-    Exploration,
-    epsilon_greedy,
-    one_draw_an_episode,
-    one_member_an_episode,
-    value_agent,
-)
+from feelgood.agents.base import Agent, value_agent
 from feelgood.agents.critics import QCritic, is_nature, make_critic, on_codes, plain_model
+from feelgood.agents.exploration import Exploration, epsilon_greedy, one_draw_an_episode, one_member_an_episode
 from feelgood.agents.options import Hyper, Options, Spaces
 from feelgood.agents.wrappers import bounded_rewards, fitted_bounds, restless
 from feelgood.choices import Critic

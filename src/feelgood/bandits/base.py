@@ -177,10 +177,7 @@ def simulate(
         key_round, key_choose = jax.random.split(key)
         now = bandit.round(key_round, instance, t)
         _check_round(now, bandit.model)
-        chosen = algorithm.choose(key_choose, state, now.context)
-        if not isinstance(chosen, tuple) or len(chosen) != 2:
-            raise ValueError(f"choose of an algorithm must return (action, state), got {chosen!r}")
-        action, state = chosen
+        action, state = _checked(algorithm.choose(key_choose, state, now.context))
         best = now.means if now.context.available is None else jnp.where(now.context.available, now.means, -jnp.inf)
         curve = Curve(jnp.max(best) - now.means[action], now.rewards[action], action, record(state))
         return state, now.context, curve
@@ -229,6 +226,12 @@ def _check_round(found: Any, model: Model) -> None:
     shape, k = jnp.shape(found.context.features), model.num_features
     if shape not in ((model.num_arms, k), (1, k)):
         raise ValueError(f"features of a Context must have shape ({model.num_arms}, {k}) or (1, {k}), got {shape}")
+
+
+def _checked(chosen: Any) -> tuple[Array, Any]:
+    if not isinstance(chosen, tuple) or len(chosen) != 2:
+        raise ValueError(f"choose of an algorithm must return (action, state), got {chosen!r}")
+    return chosen
 
 
 def _pass_on(waiting, new, t: Array, delay: int):

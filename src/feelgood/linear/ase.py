@@ -1,6 +1,7 @@
 """Algorithm 1: least-squares value iteration with approximate sampling exploration (LSVI-ASE)."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -82,18 +83,12 @@ def lsvi_ase(
         raise ValueError("keep_momentum must be False where a law is measured, as laws start from zero momentum")
     beta = inverse_temperature
     scale, ridge = 2 * loss_weight * beta, beta / prior_variance
+    sample = partial(_sample, scheme, num_updates, keep_momentum, measure)
 
     def stage_posterior(data: Data, h, value: Array, first_state: Array, weight) -> Stage:
         precision = scale * data.gram[h] + ridge * jnp.eye(d, dtype=features.dtype)
         mean = solve_positive(precision, scale * moments(data, h, value))
         return Stage(precision, mean, features[first_state], weight)
-
-    def sample(key: PRNGKey, stage: Stage, start: SamplerState) -> tuple[SamplerState, SamplingFacts]:
-        sampler = scheme.sampler(stage)
-        begin = start if keep_momentum else sampler.init(start.params)
-        end, num_gradients, acceptance = _run(key, sampler, stage.potential, begin, num_updates)
-        measured = () if measure is None else measure(stage, start.params, num_updates)
-        return end if keep_momentum else SamplerState(end.params), SamplingFacts(num_gradients, acceptance, measured)
 
     def values_of(w: Array, h) -> Array:
         return clip_values(features @ w, horizon - h)
@@ -112,9 +107,8 @@ def lsvi_ase(
         inputs = (keys[1:], jnp.arange(1, horizon), later)
         value, others = jax.lax.scan(back, nothing, inputs, reverse=True)
         end, facts = sample(keys[0], stage_posterior(data, 0, value, first_state, beta * feel_good_weight), first)
-        state, q, facts = jax.tree.map(
-            lambda one, rest: jnp.concatenate([one[None], rest]), (end, values_of(end.params, 0), facts), others
-        )
+        join = lambda one, rest: jnp.concatenate([one[None], rest])
+        state, q, facts = jax.tree.map(join, (end, values_of(end.params, 0), facts), others)
         return Plan(state, q, SamplingFacts(facts.num_gradients.sum(), facts.acceptance.mean(), facts.measured))
 
     def init() -> SamplerState:
@@ -123,13 +117,32 @@ def lsvi_ase(
         empty = stage_posterior(no_data(features, horizon), 0, jnp.zeros(features.shape[0]), jnp.int32(0), None)
         return jax.vmap(scheme.sampler(empty).init)(jnp.zeros((horizon, d), features.dtype))
 
-    def check(num_episodes: int) -> None:
-        with jax.ensure_compile_time_eval():  # a run may be checked while it is traced
-            largest = scale * num_episodes * jnp.max(jnp.sum(features**2, -1)) + ridge
-            if not isinstance(largest, jax.core.Tracer):
-                scheme.check(float(largest))
+    return Learner(init, plan, lambda num_episodes: _check(scheme, features, scale * num_episodes, ridge))
 
-    return Learner(init, plan, check)
+
+def _sample(
+    scheme: Scheme,
+    num_updates: int | Array,
+    keep_momentum: bool,
+    measure: Callable[[Stage, Array, int | Array], Any] | None,
+    key: PRNGKey,
+    stage: Stage,
+    start: SamplerState,
+) -> tuple[SamplerState, SamplingFacts]:
+    """Samples a stage; returns where its chain ends, and facts."""
+    sampler = scheme.sampler(stage)
+    begin = start if keep_momentum else sampler.init(start.params)
+    end, num_gradients, acceptance = _run(key, sampler, stage.potential, begin, num_updates)
+    measured = () if measure is None else measure(stage, start.params, num_updates)
+    return end if keep_momentum else SamplerState(end.params), SamplingFacts(num_gradients, acceptance, measured)
+
+
+def _check(scheme: Scheme, features: Array, scale: Scalar, ridge: Scalar) -> None:
+    """Raises an error if the scheme's step is unstable at the largest curvature that data can have."""
+    with jax.ensure_compile_time_eval():  # a run may be checked while it is traced
+        largest = scale * jnp.max(jnp.sum(features**2, -1)) + ridge
+        if not isinstance(largest, jax.core.Tracer):
+            scheme.check(float(largest))
 
 
 def _run(

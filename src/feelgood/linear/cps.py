@@ -93,7 +93,7 @@ def cps(
       reinforcement learning".
     """
     num_particles = check_count("num_particles", num_particles)
-    num_states, num_actions, d = features.shape
+    num_states, _, d = features.shape
     prior_variance = prior_variance_of(features, horizon, loss_weight, feel_good_weight, prior_variance)
     ridge = 1 / (2 * loss_weight * prior_variance)
     spread = 1 / jnp.sqrt(2 * jnp.asarray(loss_weight, features.dtype))
@@ -118,31 +118,33 @@ def cps(
         tilts = weight * directions[first_state]
         offsets = weight * first[:, first_state]
         log_masses = offsets + jnp.sum(tilts**2, -1)[None] / 2  # (particles, actions)
-        cumulative = jnp.cumsum(jax.nn.softmax(log_masses.ravel()))
-
-        def propose(carry):
-            key, _, _, _, num_proposals = carry
-            key, key_choice, key_noise, key_accept = jax.random.split(key, 4)
-            uniform = jax.random.uniform(key_choice) * cumulative[-1]
-            choice = jnp.minimum(jnp.searchsorted(cumulative, uniform, side="right"), cumulative.size - 1)
-            particle, action = jnp.divmod(choice, num_actions)
-            z = tilts[action] + noise.normal(key_noise, (d,), features.dtype)
-            scores = offsets[particle] + jnp.einsum("ad,d->a", tilts, z, precision="highest")
-            probability = jnp.exp(jnp.max(scores) - jax.nn.logsumexp(scores))
-            accepted = ~(jax.random.uniform(key_accept) >= probability)  # true of NaN, so that the loop ends
-            return key, particle, z, accepted, num_proposals + 1
-
-        start = (
-            key_first,
-            jnp.zeros((), jnp.int32),
-            jnp.zeros(d, features.dtype),
-            jnp.zeros((), bool),
-            jnp.zeros((), jnp.int32),
-        )
-        _, particle, z, _, num_proposals = jax.lax.while_loop(lambda carry: ~carry[3], propose, start)
+        particle, z, num_proposals = _draw_first(key_first, tilts, offsets, log_masses)
         q = first[particle] + jnp.einsum("sad,d->sa", directions, z, precision="highest")
         values = jnp.concatenate([clip_values(q, horizon)[None], later[:, particle]])
         masses = jax.nn.logsumexp(log_masses, -1)
         return Plan(state, values, CPSFacts(effective_share(masses), residual_error(masses), num_proposals))
 
     return Learner(tuple, plan)
+
+
+def _draw_first(key: PRNGKey, tilts: Array, offsets: Array, log_masses: Array) -> tuple[Array, Array, Array]:
+    """Draws a particle and the normals z of the first stage by rejection; returns both and the number of proposals."""
+    num_actions, d = tilts.shape
+    cumulative = jnp.cumsum(jax.nn.softmax(log_masses.ravel()))
+
+    def propose(carry):
+        key, _, _, _, num_proposals = carry
+        key, key_choice, key_noise, key_accept = jax.random.split(key, 4)
+        uniform = jax.random.uniform(key_choice) * cumulative[-1]
+        choice = jnp.minimum(jnp.searchsorted(cumulative, uniform, side="right"), cumulative.size - 1)
+        particle, action = jnp.divmod(choice, num_actions)
+        z = tilts[action] + noise.normal(key_noise, (d,), tilts.dtype)
+        scores = offsets[particle] + jnp.einsum("ad,d->a", tilts, z, precision="highest")
+        probability = jnp.exp(jnp.max(scores) - jax.nn.logsumexp(scores))
+        accepted = ~(jax.random.uniform(key_accept) >= probability)  # true of NaN, so that the loop ends
+        return key, particle, z, accepted, num_proposals + 1
+
+    none, zero = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
+    start = (key, zero, jnp.zeros(d, tilts.dtype), none, zero)
+    _, particle, z, _, num_proposals = jax.lax.while_loop(lambda carry: ~carry[3], propose, start)
+    return particle, z, num_proposals

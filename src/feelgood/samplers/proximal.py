@@ -1,5 +1,7 @@
 """The proximal sampler: Gibbs sampling on a smoothed copy of the target, each half drawn exactly."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -8,7 +10,7 @@ from feelgood import noise
 from feelgood.checks import check_count, check_positive
 from feelgood.samplers.base import Info, Sampler, SamplerState, info, initial_state, is_finite, like, widen
 from feelgood.samplers.schedules import StepSize, schedulable
-from feelgood.typing import Normal, Potential, PRNGKey, Scalar
+from feelgood.typing import Normal, Params, Potential, PRNGKey, Scalar
 
 
 @schedulable
@@ -67,32 +69,10 @@ def proximal(
             xi = noise.normal_like(key, current, normal)
             return jax.tree.map(lambda m, x: (m + spread * x).astype(x.dtype), mean, xi)
 
-        def approach(carry, _):
-            """One damped step towards the minimiser; where it leads uphill, stay and halve the step instead."""
-            point, value, gradient, smoothed, damping = carry
-            candidate = jax.tree.map(
-                lambda w, y, g: (w - damping * (w - y + step_size * inverse_temperature * g)).astype(w.dtype),
-                point,
-                y,
-                gradient,
-            )
-            value_there, gradient_there = value_and_gradient(candidate)
-            smoothed_there = smooth(candidate, value_there)
-            downhill = smoothed_there <= smoothed
-            there = (candidate, value_there, gradient_there, smoothed_there)
-            here = (point, value, gradient, smoothed)
-            return (*optax.tree.where(downhill, there, here), jnp.where(downhill, damping, damping / 2)), None
-
-        def smooth(point, value):
-            distance = optax.tree.norm(optax.tree.sub(point, y), squared=True)
-            return inverse_temperature * value + distance / (2 * step_size)
-
-        value_and_gradient = jax.value_and_grad(potential)
         y = gaussian(key_y, current)
-        value_here, gradient_here = value_and_gradient(current)
-        smoothed = smooth(current, value_here)
-        start = (current, value_here, gradient_here, smoothed, jnp.ones((), smoothed.dtype))
-        (minimiser, value, gradient, *_), _ = jax.lax.scan(approach, start, length=num_minimisation_steps)
+        value_here, minimiser, value, gradient = _minimise(
+            potential, current, y, step_size, inverse_temperature, num_minimisation_steps
+        )
         centre = jax.tree.map(lambda y, g: (y - step_size * inverse_temperature * g).astype(y.dtype), y, gradient)
 
         def propose(carry):
@@ -123,3 +103,36 @@ def proximal(
         )
 
     return Sampler(initial_state, step)
+
+
+def _minimise(
+    potential: Potential, start: Params, y: Params, step_size: Scalar, inverse_temperature: Scalar, num_steps: int
+) -> tuple[Any, Params, Any, Params]:
+    """U at the start; then a point near the minimiser of βU(w) + ‖w − y‖²/(2τ), with U and its gradient there."""
+    value_and_gradient = jax.value_and_grad(potential)
+
+    def smooth(point, value):
+        distance = optax.tree.norm(optax.tree.sub(point, y), squared=True)
+        return inverse_temperature * value + distance / (2 * step_size)
+
+    def approach(carry, _):
+        """One damped step towards the minimiser; where it leads uphill, stay and halve the step instead."""
+        *here, damping = carry
+        point, _, gradient, smoothed = here
+        candidate = jax.tree.map(
+            lambda w, y, g: (w - damping * (w - y + step_size * inverse_temperature * g)).astype(w.dtype),
+            point,
+            y,
+            gradient,
+        )
+        value_there, gradient_there = value_and_gradient(candidate)
+        smoothed_there = smooth(candidate, value_there)
+        downhill = smoothed_there <= smoothed
+        there = [candidate, value_there, gradient_there, smoothed_there]
+        return (*optax.tree.where(downhill, there, here), jnp.where(downhill, damping, damping / 2)), None
+
+    value, gradient = value_and_gradient(start)
+    smoothed = smooth(start, value)
+    carry = (start, value, gradient, smoothed, jnp.ones((), smoothed.dtype))
+    (point, value_there, gradient_there, *_), _ = jax.lax.scan(approach, carry, length=num_steps)
+    return value, point, value_there, gradient_there

@@ -13,9 +13,9 @@ Examples:
   [1.0, 2.0]
 """
 
-from feelgood.training.batch import Curves, Interrupted, Progress, run_batch
+from feelgood.training.batch import Curves, Interrupted, Progress, Varied, run_batch, varied_trainer
 from feelgood.training.config import ExternalConfig, FunctionalConfig, TrainingConfig
-from feelgood.training.functional import Record, RunState, Tally, Trainer, Varied, trainer, varied_trainer
+from feelgood.training.functional import Record, RunState, Tally, Trainer, trainer
 
 __all__ = [
     "Curves",

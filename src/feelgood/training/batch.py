@@ -10,11 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from feelgood.agents import Agent, Spaces, constant
+from feelgood.envs import Environment
 from feelgood.parallel import over_devices, padded
 from feelgood.signals import Interrupted, stop_on_signal
-from feelgood.training import checkpoint
-from feelgood.training.functional import Record, Trainer
-from feelgood.typing import Array
+from feelgood.training import checkpoint, functional
+from feelgood.training.config import FunctionalConfig
+from feelgood.training.functional import Record, RunState, Tally, Trainer
+from feelgood.typing import Array, PRNGKey, Scalar
 
 SECONDS_TO_FIRST_CHECKPOINT = 5.0
 
@@ -43,6 +46,32 @@ class Progress(NamedTuple):
     num_runs: int
     mean_return: float
     curves: Curves
+
+
+class Varied(NamedTuple):
+    """Hyper-parameters of a varied trainer: settings of the environment, and hyper-parameters of the agent."""
+
+    environment: Any
+    agent: Any
+
+
+def varied_trainer(
+    environment_of: Callable[[Any], Environment],
+    make_agent: Callable[[Spaces, Any], Agent],
+    config: FunctionalConfig,
+    schedule: Callable[[Any, Scalar], Any] = constant,
+    tally: Tally | None = None,
+) -> Trainer:
+    """A `trainer` whose hyper-parameters are `Varied`, so that every run of a batch has its own environment.
+
+    `environment_of` maps settings, a pytree of traced arrays, to the environment; its spec must not depend on them.
+    """
+    one = lambda hyper: functional.trainer(environment_of(hyper.environment), make_agent, config, schedule, tally)
+    return Trainer(
+        init=lambda key, hyper: one(hyper).init(key, hyper.agent),
+        evaluate=lambda key, run, hyper: one(hyper).evaluate(key, run, hyper.agent),
+        advance=lambda run, hyper, chunk: one(hyper).advance(run, hyper.agent, chunk),
+    )
 
 
 def run_batch(
@@ -79,19 +108,12 @@ def run_batch(
     """
     seeds = np.asarray(seeds)
     num_runs = len(seeds)
-    values = b"".join(
-        np.asarray(leaf).tobytes() for leaf in [seeds, *jax.tree.leaves(jax.tree.map(jnp.asarray, hyper))]
-    )
+    label = f"{label} {num_runs} runs {_hash(seeds, hyper)}"
     # Padded once, so that no chunk has to copy its state; the padding is dropped again at the end.
     keys, hyper = jax.vmap(jax.random.key)(padded(seeds)), padded(hyper)
-    label = f"{label} {num_runs} runs {hashlib.sha256(values).hexdigest()[:12]}"
 
-    def begin(key, hyper):
-        key_run, key_evaluate = jax.random.split(key)
-        state = trainer.init(key_run, hyper)
-        return state, trainer.evaluate(key_evaluate, state, hyper)
-
-    start, advance = over_devices(begin), over_devices(trainer.advance, num_shared=1, num_donated=1)
+    start = over_devices(lambda key, hyper: _begin(trainer, key, hyper))
+    advance = over_devices(trainer.advance, num_shared=1, num_donated=1)
 
     # Checkpoints leave out the padding, because it depends on the number of devices.
     cut = lambda tree: jax.tree.map(lambda x: x[:num_runs], tree)
@@ -130,3 +152,16 @@ def run_batch(
                 raise Interrupted
     curves = jax.tree.map(lambda curve: curve[:, :chunk], curves)
     return Curves(initial[:num_runs], curves, cut(state.agent), totals_of(state))
+
+
+def _hash(seeds: np.ndarray, hyper: Any) -> str:
+    """A short hash of the numbers that differ between the runs."""
+    leaves = [seeds, *jax.tree.leaves(jax.tree.map(jnp.asarray, hyper))]
+    return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest()[:12]
+
+
+def _begin(trainer: Trainer, key: PRNGKey, hyper: Any) -> tuple[RunState, Array]:
+    """The state of a run before its first step, and its evaluation."""
+    key_run, key_evaluate = jax.random.split(key)
+    state = trainer.init(key_run, hyper)
+    return state, trainer.evaluate(key_evaluate, state, hyper)

@@ -106,18 +106,8 @@ def external_steps(
     def learn_block(key, count, state, lanes, hyper, progress):
         key_batches, key_updates = jax.random.split(jax.random.fold_in(key, count))
         agent, num_blocks = agent_at(hyper, progress), count // config.updates_per_block
-        return learn(
-            key_batches,
-            key_updates,
-            agent,
-            replay,
-            config,
-            state,
-            lanes.frames,
-            num_blocks,
-            progress,
-            config.num_chains,
-        )
+        where = (agent, replay, config, state, lanes.frames)
+        return learn(key_batches, key_updates, *where, num_blocks, progress, config.num_chains)
 
     return ExternalSteps(
         jax.jit(init),

@@ -126,10 +126,7 @@ def trainer(
       >>> float(start(jax.random.key(0), {"step_size": 1e-3}))  # an untrained agent, five steps an episode
       -5.0
     """
-    spec = environment.spec
-    if spec.max_episode_steps is None:
-        raise ValueError("max_episode_steps of a functional environment must be a number for training, got None")
-    max_steps = spec.max_episode_steps
+    spec, max_steps = environment.spec, _max_steps(environment)
     check_environment(environment)
     storage = _storage(environment, config)
     spaces = spaces_of(environment)
@@ -175,40 +172,12 @@ def trainer(
     def advance(run: RunState, hyper: Any, chunk: Any) -> tuple[RunState, Record]:
         indices = chunk * num_blocks + jnp.arange(num_blocks)
         run, blocks = jax.lax.scan(lambda run, index: block(run, hyper, index), run, indices)
-        if tally is not None:
-            steps = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (blocks.ended, blocks.returns, blocks.states))
-            run = run._replace(totals=tally.add(run.totals, *steps))
+        run = run if tally is None else run._replace(totals=_tallied(tally, run.totals, blocks))
         key_next, key_evaluate = jax.random.split(run.key)
         evaluation = evaluate(key_evaluate, run, hyper)
         return run._replace(key=key_next), _record(config, run.agent, evaluation, blocks, indices)
 
     return Trainer(init, evaluate, advance)
-
-
-class Varied(NamedTuple):
-    """Hyper-parameters of a varied trainer: settings of the environment, and hyper-parameters of the agent."""
-
-    environment: Any
-    agent: Any
-
-
-def varied_trainer(
-    environment_of: Callable[[Any], Environment],
-    make_agent: Callable[[Spaces, Any], Agent],
-    config: FunctionalConfig,
-    schedule: Callable[[Any, Scalar], Any] = constant,
-    tally: Tally | None = None,
-) -> Trainer:
-    """A `trainer` whose hyper-parameters are `Varied`, so that every run of a batch has its own environment.
-
-    `environment_of` maps settings, a pytree of traced arrays, to the environment; its spec must not depend on them.
-    """
-    one = lambda hyper: trainer(environment_of(hyper.environment), make_agent, config, schedule, tally)
-    return Trainer(
-        init=lambda key, hyper: one(hyper).init(key, hyper.agent),
-        evaluate=lambda key, run, hyper: one(hyper).evaluate(key, run, hyper.agent),
-        advance=lambda run, hyper, chunk: one(hyper).advance(run, hyper.agent, chunk),
-    )
 
 
 class _Block(NamedTuple):
@@ -219,6 +188,18 @@ class _Block(NamedTuple):
     returns: Array
     potential: Array
     states: Any
+
+
+def _max_steps(environment: Environment) -> int:
+    if environment.spec.max_episode_steps is None:
+        raise ValueError("max_episode_steps of a functional environment must be a number for training, got None")
+    return environment.spec.max_episode_steps
+
+
+def _tallied(tally: Tally, totals: Any, blocks: _Block) -> Any:
+    """Adds the steps of all blocks to the totals."""
+    steps = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (blocks.ended, blocks.returns, blocks.states))
+    return tally.add(totals, *steps)
 
 
 def _record(config: FunctionalConfig, agent: AgentState, evaluation: Array, blocks: _Block, indices: Array) -> Record:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import gymnasium
+import jax.numpy as jnp
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from jax.typing import ArrayLike
@@ -106,18 +107,7 @@ def atari(
       pixel_scale: factor of the pixels, 0 to 255; 1 in the released code, 1/255 in most others.
       num_threads: emulator threads; 0 for one a core, which on eight or more cores is bound to it with idle priority.
     """
-    try:
-        import ale_py.roms
-        from ale_py.vector_env import AtariVectorEnv
-    except ImportError as error:
-        raise ValueError("Atari games need the extra 'atari': pip install 'feelgood[atari]'") from error
-    check_choice("game", game, ale_py.roms.get_all_rom_ids())
-    try:
-        rom = ale_py.roms.get_rom_path(game)
-    except (OSError, RuntimeError) as error:
-        raise ValueError(f"the ROM of game {game!r} cannot be read ({error}); reinstall ale-py") from error
-    if rom is None:
-        raise ValueError(f"the ROM of game {game!r} is missing; reinstall ale-py")
+    vector_env = _ale_vector_env(game)
     check_fraction("sticky", sticky)
     check_positive("pixel_scale", pixel_scale)
     num_threads = check_count("num_threads", num_threads, minimum=0)
@@ -127,7 +117,7 @@ def atari(
 
     def make(num_envs: int, training: bool) -> VectorEnv:
         return in_background(
-            lambda: AtariVectorEnv(
+            lambda: vector_env(
                 game,
                 num_envs,
                 num_threads=num_threads,
@@ -141,22 +131,17 @@ def atari(
         )
 
     def decode(pixels: ArrayLike) -> Array:
-        import jax.numpy as jnp
-
         return jnp.asarray(pixels, jnp.float32) * jnp.float32(pixel_scale)
 
     def sign(reward: ArrayLike) -> Array:
-        import jax.numpy as jnp
-
         return jnp.sign(reward)
 
-    num_actions = _num_actions(make(1, False))
     return ExternalEnvironment(
         game,
         make,
         (84, 84),
         np.dtype(np.uint8),
-        num_actions,
+        _num_actions(make(1, False)),
         stack=4,
         decode=decode,
         transform_reward=sign if clip_rewards else _identity,
@@ -164,6 +149,23 @@ def atari(
         steps_by_itself=True,
         time_limit=27_000,  # ALE's 108,000 frames
     )
+
+
+def _ale_vector_env(game: str) -> Any:
+    """ALE's class of vector environments; raises a ValueError if it or the game's ROM is missing."""
+    try:
+        import ale_py.roms
+        from ale_py.vector_env import AtariVectorEnv
+    except ImportError as error:
+        raise ValueError("Atari games need the extra 'atari': pip install 'feelgood[atari]'") from error
+    check_choice("game", game, ale_py.roms.get_all_rom_ids())
+    try:
+        rom = ale_py.roms.get_rom_path(game)
+    except (OSError, RuntimeError) as error:
+        raise ValueError(f"the ROM of game {game!r} cannot be read ({error}); reinstall ale-py") from error
+    if rom is None:
+        raise ValueError(f"the ROM of game {game!r} is missing; reinstall ale-py")
+    return AtariVectorEnv
 
 
 def _num_actions(env: VectorEnv) -> int:

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from feelgood.runs.lock import locked
-from feelgood.studies import cluster
+from feelgood.studies import cluster, node
 from feelgood.studies.engine import Task, carry_out
 from plans import counting, shuffled
 
@@ -143,7 +143,7 @@ def test_a_task_asks_for_a_gpu_where_there_are_some_and_else_for_as_many_cores_a
 
     monkeypatch.setattr(jax, "local_device_count", lambda: devices)
     monkeypatch.setattr(cluster, "jax_settings", lambda: {"jax_platforms": None})  # also under JAX_PLATFORMS=cpu
-    monkeypatch.setattr(cluster, "configure_jax", lambda settings: None)
+    monkeypatch.setattr(node, "configure_jax", lambda settings: None)
     ray = fake_ray(*nodes)
     with cluster.on_ray(tmp_path, "") as remote:
         carry_out([counting(0, [])], tmp_path, remote)
@@ -174,7 +174,7 @@ def test_failures_on_ray_are_reported_in_one_line_and_the_rest_is_stopped(
 ):
     ray, marks = fake_ray(CPUS, initialised=initialised), []
     monkeypatch.setattr(cluster, "_mark", lambda folder, text: marks.append(text))
-    monkeypatch.setattr(cluster, "_is_unreached", lambda folder, token: False)
+    monkeypatch.setattr(node, "is_unreached", lambda folder, token: False)
     with pytest.raises(kind, match=message), cluster.on_ray(tmp_path, "") as remote:
         carry_out([counting(0, []), failing(error)], tmp_path, remote)
     # The last to be submitted ends first in this stand-in; the two of the other plan were under way.
@@ -245,14 +245,14 @@ def test_nodes_that_do_not_reach_the_folder_are_reported_once_and_keep_no_checkp
 
 
 def test_a_folder_is_reached_where_it_holds_the_token_of_the_leading_process(tmp_path):
-    assert cluster._is_unreached(tmp_path / "missing", "abc")
-    assert cluster._is_unreached(tmp_path, "abc")
+    assert node.is_unreached(tmp_path / "missing", "abc")
+    assert node.is_unreached(tmp_path, "abc")
     (tmp_path / ".reached").write_bytes(b"\xff")
-    assert cluster._is_unreached(tmp_path, "abc")
+    assert node.is_unreached(tmp_path, "abc")
     cluster._mark(tmp_path, "other")
-    assert cluster._is_unreached(tmp_path, "abc")
+    assert node.is_unreached(tmp_path, "abc")
     cluster._mark(tmp_path, "abc")
-    assert not cluster._is_unreached(tmp_path, "abc")
+    assert not node.is_unreached(tmp_path, "abc")
 
 
 def test_the_token_is_not_written_through_a_symbolic_link(tmp_path):
@@ -261,23 +261,23 @@ def test_the_token_is_not_written_through_a_symbolic_link(tmp_path):
     (tmp_path / ".reached").symlink_to(mine)
     cluster._mark(tmp_path, "abc")
     assert mine.read_text() == "mine"
-    assert not cluster._is_unreached(tmp_path, "abc")
+    assert not node.is_unreached(tmp_path, "abc")
 
 
 def test_a_task_waits_for_the_checkpoint_of_its_lost_predecessor_and_then_does_without(tmp_path, monkeypatch):
     checkpoint = tmp_path / "one.checkpoint.npz"
     with locked(tmp_path / "one.checkpoint"):
-        monkeypatch.setattr(cluster, "SECONDS_FOR_LOCK", 0.0)
-        with cluster._held(checkpoint, "abc") as kept:
+        monkeypatch.setattr(node, "SECONDS_FOR_LOCK", 0.0)
+        with node._held(checkpoint, "abc") as kept:
             assert kept is None
     predecessor = locked(tmp_path / "one.checkpoint")
     predecessor.__enter__()
     threading.Timer(0.3, predecessor.__exit__, (None, None, None)).start()
-    monkeypatch.setattr(cluster, "SECONDS_FOR_LOCK", 30.0)
-    with cluster._held(checkpoint, "abc") as kept:
+    monkeypatch.setattr(node, "SECONDS_FOR_LOCK", 30.0)
+    with node._held(checkpoint, "abc") as kept:
         assert kept == checkpoint
     (tmp_path / "one.checkpoint" / ".lock").symlink_to(tmp_path / "mine")
-    with pytest.raises(ValueError, match="must not be a symbolic link"), cluster._held(checkpoint, "abc"):
+    with pytest.raises(ValueError, match="must not be a symbolic link"), node._held(checkpoint, "abc"):
         pass
 
 
@@ -297,12 +297,12 @@ def test_a_task_is_interrupted_when_the_leading_process_stops(tmp_path):
     checkpoint = tmp_path / "one.checkpoint.npz"
     was = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a shell's background processes
     try:
-        assert cluster._work(run, {}, checkpoint, "abc") is None
+        assert node.work(run, {}, checkpoint, "abc") is None
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, was)
     assert checkpoint.read_text() == "kept"
-    assert cluster._work(lambda *_: pytest.fail("it began"), {}, checkpoint, "abc") is None  # it was still queued
+    assert node.work(lambda *_: pytest.fail("it began"), {}, checkpoint, "abc") is None  # it was still queued
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ Tasks write their checkpoints into the study's folder where their node can reach
 A task that is lost with its node, or stopped with the leading process, continues from there.
 """
 
-import _thread
 import importlib
 import os
 import secrets
@@ -14,27 +13,23 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from feelgood.files import atomically
-from feelgood.runs.lock import Held, locked
 from feelgood.signals import SIGNALS, Interrupted, stop_on_signal
+from feelgood.studies import node
 from feelgood.studies.engine import Engine, Task, checkpoint_of, jax_settings
-from feelgood.studies.worker import configure_jax
+from feelgood.studies.node import MARKER, STOPPED
 
 MOST_RETRIES = 3
 SECONDS_TO_STOP = 4.0
 """Time in which stopped tasks write their checkpoints; less than `feelgood.signals.SECONDS_TO_STOP`."""
 SECONDS_WITHOUT_HEAD = 15.0
 """Time after which a head that does not answer counts as lost. After 60 seconds Ray would end this process."""
-SECONDS_FOR_LOCK = 120.0
-"""Time to wait for the checkpoint of a lost task; a server of NFS releases the locks of a dead node after 90."""
-_MARKER, _STOPPED = ".reached", " stopped"
 
 
 @contextmanager
@@ -51,30 +46,22 @@ def on_ray(folder: Path, address: str = "") -> Iterator[Engine]:
         otherwise a warning is given, and they keep none.
       address: address of the cluster; empty for the value of RAY_ADDRESS, or a new cluster on this machine.
     """
-    import jax
-
     ray: Any = importlib.import_module("ray")
     folder, token = folder.absolute(), secrets.token_hex(16)
     facts: dict[str, list[str]] = {"workers": []}
     names: dict[Any, str] = {}
     probes: list[Any] = []
-    settings = jax_settings()
-    began_here = not ray.is_initialized()
+    settings, began_here = jax_settings(), not ray.is_initialized()
 
     @cache
     def connect() -> tuple[Any, _Head]:
         if began_here:
             _connect(ray, address)
         _mark(folder, token)
-        nodes = [node for node in ray.nodes() if node["Alive"]]
-        room = [node["Resources"] for node in nodes]
-        if any(node.get("GPU") for node in room) and settings["jax_platforms"] != "cpu":
-            needs = {"num_cpus": 0, "num_gpus": 1}
-        else:
-            most = int(max((node.get("CPU", 0) for node in room), default=0))
-            needs = {"num_cpus": min(jax.local_device_count(), most or 1)}
-        probes.extend(_probe(ray, node["NodeID"], folder, token) for node in nodes if node["Resources"].get("CPU"))
-        return ray.remote(max_retries=MOST_RETRIES, **needs)(_work), _Head(ray, folder, address)
+        nodes = [each for each in ray.nodes() if each["Alive"]]
+        needs = _needs([each["Resources"] for each in nodes], settings)
+        probes.extend(_probe(ray, each["NodeID"], folder, token) for each in nodes if each["Resources"].get("CPU"))
+        return ray.remote(max_retries=MOST_RETRIES, **needs)(node.work), _Head(ray, folder, address)
 
     def submit(task: Task) -> Any:
         remote, _ = connect()
@@ -94,18 +81,11 @@ def on_ray(folder: Path, address: str = "") -> Iterator[Engine]:
                     with suppress(ray.exceptions.RayError):  # its node is gone
                         warn(ray.get(ready[0]))
                 else:
-                    return handles.index(ready[0]), table_of(ready[0])
+                    return handles.index(ready[0]), table_of(ready[0], head)
         raise Interrupted
 
-    def table_of(handle: Any) -> Any:
-        try:
-            answer = ray.get(handle)
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause from error
-        except ray.exceptions.RayError as error:
-            why = str(error).splitlines()[0]
-            connect()[1].check_after(error)
-            raise ChildProcessError(f"task {names[handle]} was lost {MOST_RETRIES + 1} times ({why})") from error
+    def table_of(handle: Any, head: _Head) -> Any:
+        answer = _answer(ray, handle, names[handle], head)
         name = names.pop(handle)
         if answer is None:
             raise ChildProcessError(f"task {name} was stopped on its node")
@@ -114,38 +94,68 @@ def on_ray(folder: Path, address: str = "") -> Iterator[Engine]:
         warn(is_unreached)
         return table
 
-    @cache
-    def warn_once() -> None:
-        warnings.warn(
-            f"a node of the Ray cluster cannot write to {folder}: tasks there keep no checkpoints, and lost ones "
-            "start again; choose an output on a file system that all nodes share, or shorter tasks",
-            stacklevel=2,
-        )
+    warned: list[bool] = []
 
     def warn(is_unreached: bool) -> None:
-        if is_unreached:
-            warn_once()
+        if is_unreached and not warned:
+            warned.append(True)
+            _warn_unreached(folder)
 
     try:
         yield Engine(submit, first, float("inf"), facts)
     finally:
-        try:
-            if names:
-                _mark(folder, f"{token}{_STOPPED}")
-                ray.wait(list(names), num_returns=len(names), timeout=SECONDS_TO_STOP)
-        finally:
-            (folder / _MARKER).unlink(missing_ok=True)
-            # `ray.cancel` may crash this process (seen with Ray 2.60), and the end of the connection ends all tasks.
-            if began_here and ray.is_initialized():
-                ray.shutdown()
-            elif not began_here:
-                for handle in names:
-                    ray.cancel(handle, force=True)
+        _stop(ray, folder, token, list(names), began_here)
+
+
+def _needs(room: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> dict[str, int]:
+    """The resources of a task, from those of all nodes."""
+    import jax
+
+    if any(node.get("GPU") for node in room) and settings["jax_platforms"] != "cpu":
+        return {"num_cpus": 0, "num_gpus": 1}
+    most = int(max((node.get("CPU", 0) for node in room), default=0))
+    return {"num_cpus": min(jax.local_device_count(), most or 1)}
+
+
+def _answer(ray: Any, handle: Any, name: str, head: "_Head") -> tuple[Any, str, bool] | None:
+    """The result of `node.work`; raises the task's error, or one that says why the task was lost."""
+    try:
+        return ray.get(handle)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
+    except ray.exceptions.RayError as error:
+        why = str(error).splitlines()[0]
+        head.check_after(error)
+        raise ChildProcessError(f"task {name} was lost {MOST_RETRIES + 1} times ({why})") from error
+
+
+def _warn_unreached(folder: Path) -> None:
+    warnings.warn(
+        f"a node of the Ray cluster cannot write to {folder}: tasks there keep no checkpoints, and lost ones "
+        "start again; choose an output on a file system that all nodes share, or shorter tasks",
+        stacklevel=2,
+    )
+
+
+def _stop(ray: Any, folder: Path, token: str, handles: Sequence[Any], began_here: bool) -> None:
+    """Lets unfinished tasks write their checkpoints, and ends them."""
+    try:
+        if handles:
+            _mark(folder, f"{token}{STOPPED}")
+            ray.wait(handles, num_returns=len(handles), timeout=SECONDS_TO_STOP)
+    finally:
+        (folder / MARKER).unlink(missing_ok=True)
+        # `ray.cancel` may crash this process (seen with Ray 2.60), and the end of the connection ends all tasks.
+        if began_here and ray.is_initialized():
+            ray.shutdown()
+        elif not began_here:
+            for handle in handles:
+                ray.cancel(handle, force=True)
 
 
 def _mark(folder: Path, text: str) -> None:
     """Writes the file by which tasks see that they reach the folder, and later that they should stop."""
-    atomically(folder / _MARKER, lambda path: path.write_text(text))
+    atomically(folder / MARKER, lambda path: path.write_text(text))
 
 
 # Connection to the cluster.
@@ -258,89 +268,8 @@ class _Head:
         )
 
 
-def _probe(ray: Any, node: str, folder: Path, token: str) -> Any:
+def _probe(ray: Any, node_id: str, folder: Path, token: str) -> Any:
     """Starts a look from a node whether it can reach the folder."""
     strategies = importlib.import_module("ray.util.scheduling_strategies")
-    where = strategies.NodeAffinitySchedulingStrategy(node, soft=False)
-    return ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=where)(_is_unreached).remote(folder, token)
-
-
-# The code below runs on the nodes.
-
-
-def _is_unreached(folder: Path, token: str) -> bool:
-    """Whether this node lacks the folder in which the leading process has left its token, or cannot write to it."""
-    return not _read(folder / _MARKER).startswith(token) or not os.access(folder, os.W_OK)
-
-
-def _read(marker: Path) -> str:
-    """The text of the marker; empty if it cannot be read."""
-    try:
-        return marker.read_text()
-    except (OSError, ValueError):
-        return ""
-
-
-_SILENT = SimpleNamespace(task=lambda name, total: nullcontext(lambda progress: None))
-
-
-def _work(
-    run: Callable[..., Any], settings: Mapping[str, Any], checkpoint: Path, token: str
-) -> tuple[Any, str, bool] | None:
-    """Runs a task with JAX set up as in the main process.
-
-    Returns:
-      The table, the device, and whether the folder of the checkpoint could not be reached; None if it was stopped.
-    """
-    if _read(checkpoint.with_name(_MARKER)) == f"{token}{_STOPPED}":
-        return None
-    import jax
-
-    configure_jax(settings)
-    is_unreached = _is_unreached(checkpoint.parent, token)
-    try:
-        with nullcontext(None) if is_unreached else _held(checkpoint, token) as kept:
-            table = run(_SILENT, kept)
-    except KeyboardInterrupt:
-        return None
-    devices = jax.local_devices()
-    return table, f"{len(devices)} x {devices[0].device_kind}", is_unreached
-
-
-@contextmanager
-def _held(checkpoint: Path, token: str) -> Iterator[Path | None]:
-    """The path of a checkpoint that no other process writes; None if another one does not stop.
-
-    The other one would be the same task, on a node that is cut off from the cluster or about to end. When the leading
-    process stops, the main thread is interrupted, as by Ctrl-C.
-    """
-    until = time.monotonic() + SECONDS_FOR_LOCK
-    kept: Path | None = checkpoint
-    ended = threading.Event()
-    watched = (checkpoint.with_name(_MARKER), token, ended)
-    threading.Thread(target=_interrupt_when_stopped, args=watched, daemon=True).start()
-    with ExitStack() as stack:
-        if threading.current_thread() is threading.main_thread():  # a shell's background processes ignore Ctrl-C
-            was = signal.signal(signal.SIGINT, signal.default_int_handler)
-            stack.callback(signal.signal, signal.SIGINT, was or signal.SIG_DFL)
-        stack.callback(ended.set)
-        while kept is not None:
-            try:
-                stack.enter_context(locked(checkpoint.with_suffix("")))  # this folder goes with the checkpoint
-                break
-            except Held:
-                if time.monotonic() > until:
-                    kept = None
-                time.sleep(0.5)
-        yield kept
-
-
-def _interrupt_when_stopped(marker: Path, token: str, ended: threading.Event) -> None:
-    """Interrupts the main thread when the marker holds another text than the token, unless the work has ended.
-
-    A marker that cannot be read may be a moment's trouble of a network.
-    """
-    while not ended.wait(0.5):
-        if _read(marker) not in (token, ""):
-            _thread.interrupt_main()
-            return
+    where = strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
+    return ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=where)(node.is_unreached).remote(folder, token)

@@ -231,7 +231,7 @@ def test_zero_noise_and_plenty_of_data_give_the_optimal_policy_of_a_table():
         mdp.features, 4, schemes.exact(), num_updates=1, loss_weight=1.0, prior_variance=1e3, inverse_temperature=1e8
     )
     values = plans(learner, 1, data, first=0).values[0]
-    reached = jax.jit(mdps.policy_values)(mdp, mdps.greedy(values))[0, 0]
+    reached = jax.jit(mdps.policy_values)(mdp, mdps.greedy_policy(values))[0, 0]
     assert reached == pytest.approx(float(jax.jit(mdps.optimal_values)(mdp)[1][0, 0]), rel=1e-6)
 
 

@@ -185,7 +185,7 @@ def test_with_plenty_of_data_the_policy_is_optimal():
     )
     learner = cps(phi, mdp.horizon, loss_weight=1.0, feel_good_weight=1.0)
     plan = jax.jit(learner.plan)(jax.random.key(0), learner.init(), past, jnp.int32(1))
-    value = jax.jit(mdps.policy_values)(mdp, mdps.greedy(plan.values))[0, 1]
+    value = jax.jit(mdps.policy_values)(mdp, mdps.greedy_policy(plan.values))[0, 1]
     assert float(value) == pytest.approx(10.0, abs=1e-3)
 
 

@@ -149,7 +149,7 @@ def test_with_plenty_of_data_the_policy_is_optimal():
     )
     learner = eleanor(phi, mdp.horizon, radius=0.5, num_starts=0)
     plan = jax.jit(learner.plan)(jax.random.key(0), learner.init(), data, jnp.int32(1))
-    value = jax.jit(mdps.policy_values)(mdp, mdps.greedy(plan.values))[0, 1]
+    value = jax.jit(mdps.policy_values)(mdp, mdps.greedy_policy(plan.values))[0, 1]
     assert float(value) == pytest.approx(10.0, abs=1e-3)
 
 

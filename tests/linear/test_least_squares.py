@@ -234,7 +234,7 @@ def test_with_plenty_of_data_the_policy_is_optimal(chain, make):
     @jax.jit
     def reached():
         plan = learner.plan(jax.random.key(0), learner.init(), data, jnp.int32(1))
-        return mdps.policy_values(mdp, mdps.greedy(plan.values))[0]
+        return mdps.policy_values(mdp, mdps.greedy_policy(plan.values))[0]
 
     np.testing.assert_allclose(reached(), best, atol=1e-4)
 

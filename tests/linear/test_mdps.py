@@ -39,7 +39,7 @@ def test_planning_finds_the_best_of_all_policies():
         best = np.maximum(best, value)
     q, v = mdps.optimal_values(mdp)
     np.testing.assert_allclose(v[0], best, rtol=1e-5)
-    np.testing.assert_allclose(values_of(mdp, mdps.greedy(q)), v, rtol=1e-5)
+    np.testing.assert_allclose(values_of(mdp, mdps.greedy_policy(q)), v, rtol=1e-5)
     np.testing.assert_array_equal(v[-1], 0)
 
 

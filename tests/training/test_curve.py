@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from feelgood.agents import AgentState
-from feelgood.training.curve import Curve, Point
+from feelgood.training.curve import CurveRecorder, Point
 from feelgood.training.evaluation import Evaluator, Played
 
 
@@ -37,7 +37,7 @@ def told():
 
 @pytest.fixture
 def curve(evaluator, told):
-    return Curve(100, 30, evaluator, jax.random.key(0), told.append)
+    return CurveRecorder(100, 30, evaluator, jax.random.key(0), told.append)
 
 
 def policy(number):

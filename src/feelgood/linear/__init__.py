@@ -11,7 +11,7 @@ from feelgood.linear.cps import cps
 from feelgood.linear.eleanor import eleanor
 from feelgood.linear.learning import Curve, Data, Learner, Plan, learn, random_start, worst_start
 from feelgood.linear.least_squares import lmc_lsvi, lsvi, lsvi_phe, lsvi_ucb, opt_rlsvi
-from feelgood.linear.mdps import LinearMDP, from_tables, greedy, linear_mdp, optimal_values, policy_values
+from feelgood.linear.mdps import LinearMDP, from_tables, greedy_policy, linear_mdp, optimal_values, policy_values
 from feelgood.linear.schemes import Scheme, Stage
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
     "eleanor",
     "errors",
     "from_tables",
-    "greedy",
+    "greedy_policy",
     "learn",
     "linear_mdp",
     "lmc_lsvi",

@@ -36,7 +36,7 @@ NUM_UPDATES = 64
 """J of the samplers, per stage and episode."""
 
 
-class Algorithm(NamedTuple):
+class ScaledLearner(NamedTuple):
     """An algorithm with its constants as multiples of the theory's.
 
     Attributes:
@@ -115,25 +115,25 @@ def _ase(scheme: Callable[[Mapping[str, Scalar]], schemes.Scheme], **fixed):
     return make
 
 
-ALGORITHMS: dict[str, Algorithm] = {
-    "lsvi_ucb": Algorithm(_ucb, _NOISE),
-    "opt_rlsvi": Algorithm(_opt_rlsvi, {"noise": (3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3), **_RIDGE}),
-    "eleanor": Algorithm(_eleanor, _NOISE),
-    "cps": Algorithm(_cps, _FEEL_GOOD),
-    "lsvi_phe": Algorithm(_phe, _NOISE),
-    "lmc_lsvi": Algorithm(_lmc_lsvi, _NOISE),
-    "ase_lmc": Algorithm(
+ALGORITHMS: dict[str, ScaledLearner] = {
+    "lsvi_ucb": ScaledLearner(_ucb, _NOISE),
+    "opt_rlsvi": ScaledLearner(_opt_rlsvi, {"noise": (3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3), **_RIDGE}),
+    "eleanor": ScaledLearner(_eleanor, _NOISE),
+    "cps": ScaledLearner(_cps, _FEEL_GOOD),
+    "lsvi_phe": ScaledLearner(_phe, _NOISE),
+    "lmc_lsvi": ScaledLearner(_lmc_lsvi, _NOISE),
+    "ase_lmc": ScaledLearner(
         _ase(lambda scales: schemes.lmc(0.5 * scales["step"])),
         {**_FEEL_GOOD, "step": (1.0, 2.0)},
     ),
-    "ase_ulmc": Algorithm(
+    "ase_ulmc": ScaledLearner(
         _ase(lambda scales: schemes.ulmc(0.5, 2.0 * scales["friction"])),
         {**_FEEL_GOOD, "friction": (1.0, 0.3)},
     ),
-    "ase_baoab": Algorithm(
+    "ase_baoab": ScaledLearner(
         _ase(lambda scales: schemes.baoab(1.0, 2.0 * scales["friction"]), keep_momentum=True),
         {**_FEEL_GOOD, "friction": (0.1, 0.03, 0.01)},
     ),
-    "ase_exact": Algorithm(_ase(lambda scales: schemes.exact(), num_updates=1), _FEEL_GOOD),
-    "lsvi": Algorithm(lambda features, horizon, num_episodes, scales: lsvi(features, horizon), {}),
+    "ase_exact": ScaledLearner(_ase(lambda scales: schemes.exact(), num_updates=1), _FEEL_GOOD),
+    "lsvi": ScaledLearner(lambda features, horizon, num_episodes, scales: lsvi(features, horizon), {}),
 }

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from feelgood import noise
 from feelgood.checks import check_count, check_non_negative, check_positive
 from feelgood.linear.learning import Data, Learner, Plan
-from feelgood.linear.least_squares import Model, fit, lsvi_phe_noise, value_iteration
+from feelgood.linear.least_squares import Regression, fit, lsvi_phe_noise, value_iteration
 from feelgood.typing import Array, PRNGKey, Scalar
 
 _TOLERANCE = 1e-4  # relative; values closer than this count as the same maximum
@@ -26,7 +26,7 @@ class EleanorFacts(NamedTuple):
     agreement: Array
 
 
-def eleanor_values(model: Model, radius: Scalar, offsets: Array) -> Array:
+def eleanor_values(model: Regression, radius: Scalar, offsets: Array) -> Array:
     """Q_h = min{r̂_h + P̂_h V_{h+1} + ⟨ξ_h, φ⟩, H − h}⁺ with ξ_h = radius · L_h⁻ᵀ u_h, (H, S, A).
 
     Args:
@@ -37,7 +37,7 @@ def eleanor_values(model: Model, radius: Scalar, offsets: Array) -> Array:
     return value_iteration(model, _added(model, radius, offsets))
 
 
-def _added(model: Model, radius: Scalar, offsets: Array) -> Array:
+def _added(model: Regression, radius: Scalar, offsets: Array) -> Array:
     return radius * jnp.einsum("hsad,hd->hsa", model.directions, offsets, precision="highest")
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from feelgood.checks import check_count, check_non_negative, check_positive
-from feelgood.linear.mdps import LinearMDP, greedy, optimal_values, policy_values, tables
+from feelgood.linear.mdps import LinearMDP, greedy_policy, optimal_values, policy_values, tables
 from feelgood.typing import Array, PRNGKey, Scalar
 
 
@@ -208,7 +208,7 @@ def _learn(key: PRNGKey, mdp: LinearMDP, learner: Learner, num_episodes: int, st
         first = start(key_start, gaps)
         plan = learner.plan(key_plan, state, data, first)
         _check_plan(plan, state, (mdp.horizon, mdp.num_states, mdp.num_actions))
-        policy = greedy(plan.values)
+        policy = greedy_policy(plan.values)
         gaps = best - policy_values(written, policy)[0]
 
         def step(s, inputs):

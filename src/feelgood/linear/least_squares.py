@@ -24,7 +24,7 @@ from feelgood.linear.theory.regret import check_sizes
 from feelgood.typing import Array, PRNGKey, Scalar
 
 
-class Model(NamedTuple):
+class Regression(NamedTuple):
     """The result of ridge regression.
 
     Attributes:
@@ -48,7 +48,7 @@ class Model(NamedTuple):
         return self.rewards[stage] + jnp.einsum("sat,t->sa", self.transitions[stage], value, precision="highest")
 
 
-def fit(features: Array, data: Data, ridge: Scalar) -> Model:
+def fit(features: Array, data: Data, ridge: Scalar) -> Regression:
     """Ridge regression of every stage, Λ = Σ φφᵀ + ridge · I."""
     num_states, num_actions, d = features.shape
     factors = jax.vmap(cholesky)(data.gram + ridge * jnp.eye(d, dtype=features.dtype)[None])
@@ -58,7 +58,7 @@ def fit(features: Array, data: Data, ridge: Scalar) -> Model:
     directions = directions.reshape(-1, num_states, num_actions, d)
     seen = whiten(factors, jnp.concatenate([data.rewarded[..., None], data.arrived], -1))
     fitted = jnp.einsum("hsad,hdt->hsat", directions, seen, precision="highest")
-    return Model(fitted[..., 0], fitted[..., 1:], directions)
+    return Regression(fitted[..., 0], fitted[..., 1:], directions)
 
 
 def perturbations(key: PRNGKey, directions: Array, num_samples: int) -> Array:
@@ -74,7 +74,9 @@ def truncated(q: Array, widths: Array, stages_left: Array) -> Array:
     return clip_values(q, stages_left)
 
 
-def value_iteration(model: Model, extra: Array, truncate: Callable[[Array, Array, Array], Array] = truncated) -> Array:
+def value_iteration(
+    model: Regression, extra: Array, truncate: Callable[[Array, Array, Array], Array] = truncated
+) -> Array:
     """Q_h = truncate(⟨ŵ_h, φ⟩ + extra_h, ‖φ‖_{Λ_h⁻¹}, H − h), backward over the stages, (H, S, A)."""
     horizon, num_states, _ = extra.shape
 
@@ -91,7 +93,7 @@ def _learner(
     features: Array,
     horizon: int,
     ridge: Scalar,
-    explore: Callable[[PRNGKey, Model], Array],
+    explore: Callable[[PRNGKey, Regression], Array],
     truncate: Callable[[Array, Array, Array], Array] = truncated,
 ) -> Learner:
     horizon = check_count("horizon", horizon)
@@ -204,7 +206,7 @@ def opt_rlsvi(
     if isinstance(lower, numbers) and isinstance(upper, numbers) and upper <= lower:
         raise ValueError(f"upper must be above lower = {lower}, got {upper}")
 
-    def explore(key: PRNGKey, model: Model) -> Array:
+    def explore(key: PRNGKey, model: Regression) -> Array:
         return noise_scale * perturbations(key, model.directions, 1)[0]
 
     def truncate(q: Array, widths: Array, stages_left: Array) -> Array:
@@ -266,7 +268,7 @@ def lsvi_phe(features: Array, horizon: int, *, noise_scale: Scalar, num_samples:
     check_non_negative("noise_scale", noise_scale)
     num_samples = check_count("num_samples", num_samples)
 
-    def explore(key: PRNGKey, model: Model) -> Array:
+    def explore(key: PRNGKey, model: Regression) -> Array:
         return noise_scale * perturbations(key, model.directions, num_samples).max(0)
 
     return _learner(features, horizon, ridge, explore)

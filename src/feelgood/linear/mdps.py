@@ -11,9 +11,9 @@ Examples:
   >>> from feelgood.linear import mdps
   >>> chain = mdps.nchain(length=4)
   >>> q, v = mdps.optimal_values(chain)
-  >>> float(v[0, 1]), mdps.greedy(q)[0].tolist()  # always right, from the second state
+  >>> float(v[0, 1]), mdps.greedy_policy(q)[0].tolist()  # always right, from the second state
   (10.0, [1, 1, 1, 1])
-  >>> round(float(mdps.policy_values(chain, 0 * mdps.greedy(q))[0, 1]), 3)  # always left
+  >>> round(float(mdps.policy_values(chain, 0 * mdps.greedy_policy(q))[0, 1]), 3)  # always left
   0.011
   >>> [mdp.dimension for mdp in (mdps.riverswim(), mdps.combination_lock(), mdps.random_simplex(), mdps.hypercube())]
   [12, 6, 10, 5]
@@ -205,7 +205,7 @@ def policy_values(mdp: LinearMDP | Tables, policy: Array) -> Array:
     return jnp.concatenate([values, end[None]])
 
 
-def greedy(q_values: Array) -> Array:
+def greedy_policy(q_values: Array) -> Array:
     """The policy (H, S) that is greedy in Q (H, S, A); the first of equal actions."""
     return jnp.argmax(q_values, -1).astype(jnp.int32)
 

@@ -47,7 +47,7 @@ class Point(NamedTuple):
         return {names.get(name, name): value for name, value in self._asdict().items()}
 
 
-class Curve:
+class CurveRecorder:
     """The points of a run, and the evaluations in progress.
 
     Attributes:

@@ -30,7 +30,7 @@ from feelgood.replay.frames import Arrival
 from feelgood.training.acting import acting_part, policy_of
 from feelgood.training.batch import SECONDS_TO_FIRST_CHECKPOINT, Interrupted, stop_on_signal
 from feelgood.training.config import ExternalConfig
-from feelgood.training.curve import Curve, Point
+from feelgood.training.curve import CurveRecorder, Point
 from feelgood.training.evaluation import Evaluator
 from feelgood.training.external_steps import ExternalSteps
 from feelgood.training.group import Counts, Group
@@ -105,7 +105,7 @@ class Run:
             max_steps=config.max_evaluation_steps,
             num_places=num_evaluators,
         )
-        self.curve = Curve(config.num_steps, config.evaluation_period, self.evaluator, key_evaluate, report)
+        self.curve = CurveRecorder(config.num_steps, config.evaluation_period, self.evaluator, key_evaluate, report)
 
     def _lowered(self) -> list[Any]:
         """Acting and learning, lowered for compilation."""

@@ -1,6 +1,7 @@
-"""Parses command-line settings such as `step_size=1e-2` and `friction=10,1`."""
+"""Parses command-line settings such as `step_size=1e-2` and `friction=10,1`; points of grids."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -76,6 +77,16 @@ def read_lists(field: str, words: Sequence[str]) -> dict[str, tuple[float, ...]]
             text = ",".join(f"{number:g}" for number in numbers)
             raise ValueError(f"{field} must not repeat a number, got {name}={text}")
     return found
+
+
+def grid_points(grid: Mapping[str, Sequence[float]]) -> list[dict[str, float]]:
+    """Every point of a grid.
+
+    Examples:
+      >>> grid_points({"step_size": [0.1, 0.01], "friction": [1.0]})
+      [{'step_size': 0.1, 'friction': 1.0}, {'step_size': 0.01, 'friction': 1.0}]
+    """
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
 def read_seeds(words: Sequence[str]) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Literal
 from feelgood.checks import check_count, check_names
 from feelgood.studies.cells import Cell, CellOptions, check_budget, one_table
 from feelgood.studies.engine import Plan, run_plans
-from feelgood.studies.nchain.study import GRIDS
+from feelgood.studies.options import check_agents
 from feelgood.studies.output import figure_files, write_files
 
 LENGTHS = (25, 50, 100, 150, 200, 300, 500)
@@ -40,7 +40,7 @@ class FrontierStudy(CellOptions):
 
     def __post_init__(self):
         super().__post_init__()
-        check_names("agents", self.agents, GRIDS)
+        check_agents(self.agents)
         check_names("budgets", self.budgets, ("fixed", "growing"))
         for length in self.lengths:
             check_count("lengths", length, minimum=4)

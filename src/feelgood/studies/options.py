@@ -1,8 +1,10 @@
-"""Fields of options: numbers that a preset fills in, and groups of the help."""
+"""Fields of options: numbers that a preset fills in, groups of the help, and names of agents."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from feelgood.checks import check_names
 
 if TYPE_CHECKING:
     PresetInt: TypeAlias = Any  # a number in every study that has been built
@@ -21,3 +23,10 @@ def fill_in(study: Any, preset: Mapping[str, Any]) -> None:
     for name, value in preset.items():
         if getattr(study, name) in (None, ()):
             object.__setattr__(study, name, value)
+
+
+def check_agents(names: Sequence[str]) -> None:
+    """Requires different agents of the zoo. It is loaded here, with JAX, as the help of a study needs neither."""
+    from feelgood.agents import ZOO
+
+    check_names("agents", names, ZOO)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from feelgood.checks import check_choice, check_count
-from feelgood.pairs import read_lists
+from feelgood.pairs import grid_points, read_lists
 from feelgood.studies.cells import Cell, CellOptions, check_budget, environment_by_name, one_table, read_options
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.external_runs import defaults, external_table, is_external
@@ -115,8 +115,7 @@ def _check(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> None:
         spaces = agents.Spaces(spec.observation_shape, spec.num_actions)
     for name in grid:
         check_choice(f"grid of {study.agent}", name, known)
-    for values in itertools.product(*grid.values()):
-        point = dict(zip(grid, values, strict=True))
+    for point in grid_points(grid):
         agents.check_hyper(point)
         agents.ZOO[study.agent].make(spaces, {**known, **point}, options)
 

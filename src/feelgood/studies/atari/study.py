@@ -26,8 +26,7 @@ from feelgood.studies.atari.paper import GAMES
 from feelgood.studies.atari.presets import PRESETS, Preset
 from feelgood.studies.atari.runs import FRAMES_PER_STEP, Run, plan, run_task, settings
 from feelgood.studies.engine import run_plans
-from feelgood.studies.nchain.study import GRIDS
-from feelgood.studies.options import PresetInt, fill_in, grouped
+from feelgood.studies.options import PresetInt, check_agents, fill_in, grouped
 from feelgood.studies.output import figure_files, write_files
 from feelgood.studies.seeds import SeedOptions
 
@@ -77,7 +76,7 @@ class AtariStudy(SeedOptions):
         check_choice("preset", self.preset, PRESETS)
         self._resolve(PRESETS[self.preset])
         check_names("games", self.games, _known_games())
-        check_names("agents", self.agents, GRIDS)
+        check_agents(self.agents)
         for name in ("num_frames", "num_seeds"):
             check_count(name, getattr(self, name))
         fixed = read_numbers("hyper", self.hyper)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from feelgood import bandits
 from feelgood.bandits import FeelGood, errors
+from feelgood.pairs import grid_points
 from feelgood.parallel import over_devices
 from feelgood.samplers import diagnostics
 from feelgood.studies.bandits.algorithms import ENTRIES, NEURAL, constants, grid, problem, suits, usual
@@ -91,7 +92,7 @@ def _tuned(study: BanditsStudy, name: str, algorithm: str) -> Plan:
         theirs, spoken = yield from _tuned(study, name, base)
         taken = {key: value for key, value in theirs.items() if key not in own}
         words = {key: f"{spoken[key]} as {base}" for key in taken}
-    points = [{**taken, **dict(zip(own, values, strict=True))} for values in itertools.product(*own.values())]
+    points = [{**taken, **point} for point in grid_points(own)]
     best = points[0]
     if len(points) > 1:
         num_rounds, seeds = _tuning_runs(study, algorithm)

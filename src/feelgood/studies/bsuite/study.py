@@ -19,8 +19,7 @@ from feelgood.pairs import read_numbers
 from feelgood.studies.bsuite.experiments import EXPERIMENTS, LOGGED, environments, is_sea, read_ids
 from feelgood.studies.engine import Plan, run_plans, task_of
 from feelgood.studies.episodes import episode_config, records, run_tallied
-from feelgood.studies.nchain.study import GRIDS
-from feelgood.studies.options import PresetInt, fill_in, grouped
+from feelgood.studies.options import PresetInt, check_agents, fill_in, grouped
 from feelgood.studies.output import figure_files, write_files
 from feelgood.studies.seeds import SeedOptions
 
@@ -53,7 +52,7 @@ class BsuiteStudy(SeedOptions):
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
         fill_in(self, _PRESETS[self.preset])
-        check_names("agents", self.agents, GRIDS)
+        check_agents(self.agents)
         read_ids(self.ids)
         check_count("num_episodes", self.num_episodes, maximum=MOST_EPISODES)
         check_count("num_seeds", self.num_seeds)

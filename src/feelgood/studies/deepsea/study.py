@@ -13,11 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from feelgood.checks import check_choice, check_count, check_names
+from feelgood.checks import check_choice, check_count
 from feelgood.studies.engine import Plan, run_plans, task_of
 from feelgood.studies.episodes import episode_config, records, run_tallied
-from feelgood.studies.nchain.study import GRIDS
-from feelgood.studies.options import PresetInt, fill_in
+from feelgood.studies.options import PresetInt, check_agents, fill_in
 from feelgood.studies.output import figure_files, write_files
 from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
 
@@ -57,7 +56,7 @@ class DeepSeaStudy(SeedOptions):
         check_choice("preset", self.preset, _PRESETS)
         check_choice("mapping", self.mapping, ("fixed", "per-run"))
         fill_in(self, _PRESETS[self.preset])
-        check_names("agents", self.agents, GRIDS)
+        check_agents(self.agents)
         for size in self.sizes:
             check_count("sizes", size, minimum=2)
         if sorted(set(self.sizes)) != list(self.sizes):

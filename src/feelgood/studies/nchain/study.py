@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_names
+from feelgood.pairs import grid_points
 from feelgood.studies.cells import Cell, CellOptions, check_budget, one_table, read_options, tables_of
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.options import PresetInt, fill_in, grouped
@@ -240,7 +241,7 @@ def tune(
     import numpy as np
     import pandas as pd
 
-    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    points = grid_points(grid)
     scores = []
     for i, seeds in enumerate(tuning_seeds(counts).values()):
         table = yield from table_of(f"tune-{i}", points, seeds)

@@ -11,6 +11,7 @@ import pandas as pd
 from feelgood.linear import complexity, learn, lsvi_ase, mdps, schemes, theory
 from feelgood.linear.algorithms import ALGORITHMS, NUM_UPDATES, feel_good_options
 from feelgood.linear.errors import feel_good_error, stage_error
+from feelgood.pairs import grid_points
 from feelgood.parallel import over_devices
 from feelgood.studies.engine import Plan, short_table
 from feelgood.studies.regret.study import RegretStudy
@@ -56,7 +57,7 @@ def _tuned(study: RegretStudy, mdp_name: str, algorithm: str) -> Plan:
     grid = ALGORITHMS[algorithm].grid
     if not grid:
         return {}
-    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    points = grid_points(grid)
     facts = [points, study.num_episodes, study.tuning_seeds, NUM_UPDATES]
     table = yield from short_table(
         f"tune-{mdp_name}-{algorithm}", facts, _tuning_table, study, mdp_name, algorithm, points

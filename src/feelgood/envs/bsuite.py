@@ -16,6 +16,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from feelgood.envs.base import Environment, Spec, Step
+from feelgood.envs.control import pole_accelerations
 from feelgood.typing import Array, PRNGKey, Scalar
 
 _FLOAT = np.dtype(np.float32)
@@ -166,12 +167,8 @@ _EDGE = 3.0
 
 def _push(state: PoleState, action: ArrayLike) -> PoleState:
     """One Euler step of the cart under the force −10, 0 or 10."""
-    mass, mass_pole, length, gravity = 1.1, 0.1, 0.5, 9.8
-    sin, cos = jnp.sin(state.theta), jnp.cos(state.theta)
     force = 10.0 * (jnp.asarray(action, jnp.float32) - 1)
-    shared = (force + mass_pole * length * state.theta_dot**2 * sin) / mass
-    theta_acc = (gravity * sin - cos * shared) / (length * (4 / 3 - mass_pole * cos**2 / mass))
-    x_acc = shared - mass_pole * length * theta_acc * cos / mass
+    x_acc, theta_acc = pole_accelerations(force, state.theta, state.theta_dot)
     return PoleState(
         state.x + _TIMESCALE * state.x_dot,
         state.x_dot + _TIMESCALE * x_acc,

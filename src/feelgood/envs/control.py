@@ -52,6 +52,15 @@ def _control(
     return Environment(reset, step, spec)
 
 
+def pole_accelerations(force: Array, angle: Array, spin: Array) -> tuple[Array, Array]:
+    """Accelerations of a cart of mass 1 under a force, and of the angle of its pole of mass 0.1 and length 1."""
+    gravity, mass_pole, mass, half_length = 9.8, 0.1, 1.1, 0.5
+    sine, cosine = jnp.sin(angle), jnp.cos(angle)
+    pushed = (force + mass_pole * half_length * spin**2 * sine) / mass
+    turned = (gravity * sine - cosine * pushed) / (half_length * (4 / 3 - mass_pole * cosine**2 / mass))
+    return pushed - mass_pole * half_length * turned * cosine / mass, turned
+
+
 def cart_pole(max_episode_steps: int = 500) -> Environment:
     """Builds CartPole-v1: a pole on a cart, pushed left or right; reward 1 a step until it falls or leaves.
 
@@ -66,19 +75,14 @@ def cart_pole(max_episode_steps: int = 500) -> Environment:
       >>> [round(x, 3) for x in step.observation.tolist()]
       [0.0, 0.195, 0.0, -0.293]
     """
-    gravity, mass_pole, mass, half_length, push, seconds = 9.8, 0.1, 1.1, 0.5, 10.0, 0.02
-    most_x, most_angle = 2.4, math.radians(12)
+    push, seconds, most_x, most_angle = 10.0, 0.02, 2.4, math.radians(12)
 
     def start(key):
         return jax.random.uniform(key, (4,), minval=-0.05, maxval=0.05)
 
     def move(system, action):
         _, speed, angle, spin = system
-        force = jnp.where(action == 1, push, -push)
-        sine, cosine = jnp.sin(angle), jnp.cos(angle)
-        pushed = (force + mass_pole * half_length * spin**2 * sine) / mass
-        turned = (gravity * sine - cosine * pushed) / (half_length * (4 / 3 - mass_pole * cosine**2 / mass))
-        accelerated = pushed - mass_pole * half_length * turned * cosine / mass
+        accelerated, turned = pole_accelerations(jnp.where(action == 1, push, -push), angle, spin)
         after = system + seconds * jnp.stack([speed, accelerated, spin, turned])
         return after, 1.0, (jnp.abs(after[0]) > most_x) | (jnp.abs(after[2]) > most_angle)
 

@@ -22,10 +22,6 @@ class Entry(NamedTuple):
     paper: str | None
 
 
-def _references(docstring: str) -> str:
-    return docstring.partition("References:")[2].partition("\n\n")[0]
-
-
 def _short(authors: str) -> str:
     names = re.split(r", | and ", authors)
     return f"{names[0]} et al." if len(names) > 2 else authors
@@ -34,7 +30,7 @@ def _short(authors: str) -> str:
 def _entry(name: str, docstring: str) -> Entry:
     """Makes an entry from a docstring: its first line, and the papers named there or under "References"."""
     first = docstring.partition("\n")[0]
-    references = " ".join(_references(docstring).split())
+    references = " ".join(docstring.partition("References:")[2].partition("\n\n")[0].split())
     papers = [PAPER] if re.search(r"\bthe paper\b", f"{first} {references}") else []
     papers += re.findall(r"\(([^()]+, \d{4})\)", first)
     papers += [f"{_short(who)}, {year}" for who, year in re.findall(r"([A-Z][\w .,-]*) \((\d{4})\)", references)]

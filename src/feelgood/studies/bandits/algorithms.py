@@ -37,6 +37,10 @@ def _common(link: str, hyper: Hyper) -> dict[str, Any]:
     return {"prior_precision": hyper["ridge"], "link": link}
 
 
+def _exact(make: Callable[..., Algorithm], name: str) -> Callable[..., Algorithm]:
+    return lambda model, link, num_rounds, hyper: make(model, hyper[name], **_common(link, hyper))
+
+
 def _chain(make: Callable[..., Algorithm], feel_good: bool = False, **fixed: Any) -> Callable[..., Algorithm]:
     def made(model: Model, link: str, num_rounds: int, hyper: Hyper) -> Algorithm:
         options = _common(link, hyper) | fixed | {"temperature": hyper["heat"]}
@@ -82,25 +86,15 @@ STEPS = {"step_size": (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)}
 SCALES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 NEURAL_HEAT = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)  # of the mean potential
 LINEAR = {
-    "lin_ucb": Entry(
-        lambda model, link, num_rounds, hyper: bandits.lin_ucb(model, hyper["bonus"], **_common(link, hyper)),
-        {"bonus": BONUS, "ridge": RIDGE},
-    ),
-    "lin_ts": Entry(
-        lambda model, link, num_rounds, hyper: bandits.lin_ts(model, hyper["heat"], **_common(link, hyper)),
-        BASE,
-    ),
-    "lin_ids": Entry(
-        lambda model, link, num_rounds, hyper: bandits.lin_ids(model, hyper["bonus"], **_common(link, hyper)),
-        {"bonus": BONUS, "ridge": RIDGE},
-    ),
+    "lin_ucb": Entry(_exact(bandits.lin_ucb, "bonus"), {"bonus": BONUS, "ridge": RIDGE}),
+    "lin_ts": Entry(_exact(bandits.lin_ts, "heat"), BASE),
+    "lin_ids": Entry(_exact(bandits.lin_ids, "bonus"), {"bonus": BONUS, "ridge": RIDGE}),
     "greedy": Entry(
         lambda model, link, num_rounds, hyper: bandits.lin_ts(model, 0.0, **_common(link, hyper)),
         {"ridge": (0.003, *RIDGE)},
     ),
     "epsilon_greedy": Entry(
-        lambda model, link, num_rounds, hyper: bandits.epsilon_greedy(model, hyper["epsilon"], **_common(link, hyper)),
-        {"epsilon": (0.001, 0.005, 0.02), "ridge": RIDGE},
+        _exact(bandits.epsilon_greedy, "epsilon"), {"epsilon": (0.001, 0.005, 0.02), "ridge": RIDGE}
     ),
     "fgts": Entry(_fgts(), GOOD),
     "fgts_falling": Entry(_fgts(decay=0.5), GOOD | {"weight": (0.03, 0.1, 0.3, 1.0)}),
@@ -123,8 +117,8 @@ LOGISTIC = {
     )
 }
 RELEASED = {
-    "released_lin_ucb": Entry(released.lin_ucb, {}),
-    "released_lin_ts": Entry(released.lin_ts, {}),
+    "released_lin_ucb": Entry(released.exact(bandits.lin_ucb), {}),
+    "released_lin_ts": Entry(released.exact(bandits.lin_ts), {}),
     "released_lmc_ts": Entry(released.lmc_ts(None), {}),
     "released_fg_lmc_ts": Entry(released.lmc_ts(0.5), {}),
     "released_mala_ts": Entry(released.mala_ts(None, False), {}),

@@ -83,14 +83,9 @@ def mala(model: Model, temperature: float, feel_good: FeelGood | None, *, correc
     return carrier._replace(choose=choose)
 
 
-def lin_ucb(model: Model, link: str, num_rounds: int, hyper: Any) -> Algorithm:
-    """The released LinUCB."""
-    return bandits.lin_ucb(model, 1.0, prior_precision=0.01)
-
-
-def lin_ts(model: Model, link: str, num_rounds: int, hyper: Any) -> Algorithm:
-    """The released LinTS."""
-    return bandits.lin_ts(model, 1.0, prior_precision=0.01)
+def exact(make: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
+    """The released LinUCB or LinTS."""
+    return lambda model, link, num_rounds, hyper: make(model, 1.0, prior_precision=0.01)
 
 
 def lmc_ts(weight: float | None) -> Callable[..., Algorithm]:

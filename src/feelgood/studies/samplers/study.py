@@ -88,11 +88,11 @@ def _measure(study: SamplersStudy, report):
     points = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1)
     offset = points - np.asarray(mean)
     gaussian = -np.einsum("...i,ij,...j", offset, np.asarray(precision), offset) / 2
-    bonus = weight * np.max(points @ np.asarray(features).T, axis=-1)
+    tilted = gaussian + weight * np.max(points @ np.asarray(features).T, axis=-1)
     floor = float(np.mean([_sliced_wasserstein(other, reference) for other in others]))
     figure = draw_samplers(
         grid,
-        {"posterior": np.exp(gaussian), "with its feel-good term": _normalised(gaussian + bonus)},
+        {"posterior": np.exp(gaussian), "with its feel-good term": np.exp(tilted - tilted.max())},
         draws,
         distances,
         marks,
@@ -121,12 +121,6 @@ def _zoo(mean, precision, features, weight: float) -> dict[str, Any]:
         "proximal": samplers.proximal(0.2),
         "exact_feel_good": samplers.exact_feel_good(mean, precision, features, weight),
     }
-
-
-def _normalised(log_density):
-    import numpy as np
-
-    return np.exp(log_density - log_density.max())
 
 
 def _sliced_wasserstein(x, y) -> float:

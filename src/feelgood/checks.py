@@ -10,11 +10,15 @@ from difflib import get_close_matches
 from typing import Any
 
 
+def _is_traced(value: Any) -> bool:
+    jax = sys.modules.get("jax")  # the command line checks its input before JAX is loaded
+    return jax is not None and isinstance(value, jax.core.Tracer)
+
+
 def _check(name: str, value: Any, allowed: str, is_allowed) -> None:
     import numpy as np  # here, so that help needs no NumPy
 
-    jax = sys.modules.get("jax")  # the command line checks its input before JAX is loaded
-    if jax is not None and isinstance(value, jax.core.Tracer):
+    if _is_traced(value):
         return
     try:
         if isinstance(value, str | bytes):  # NumPy would parse numbers in text
@@ -65,8 +69,7 @@ def check_count(name: str, value: Any, *, minimum: int = 1, maximum: int | None 
     if maximum is not None:
         _check(name, value, f"at most {maximum}", lambda x: x <= maximum)
     is_number = isinstance(value, int | float) or getattr(value, "shape", None) == ()
-    is_traced = "jax" in sys.modules and isinstance(value, sys.modules["jax"].core.Tracer)
-    return int(value) if is_number and not is_traced else value
+    return int(value) if is_number and not _is_traced(value) else value
 
 
 def check_kind(name: str, value: Any, kinds: type | tuple[type, ...], allowed: str) -> None:

@@ -92,7 +92,8 @@ def test_draws_of_lin_ts_have_the_posterior_law():
     model = Model(2, 3, False)
     state, *data = played(model)
     mean, precision = ridge(model, *data)
-    draws = np.asarray(exact.gaussian_draw(jax.random.key(0), state, 0.5, (20_000,)))
+    draw = jax.jit(jax.vmap(lambda key: exact.gaussian_draw(key, state, 0.5)))
+    draws = np.asarray(draw(jax.random.split(jax.random.key(0), 20_000)))
     for g in range(2):
         covariance = 0.5 * np.linalg.inv(precision[g])
         error = np.sqrt(np.diag(covariance) / 20_000)

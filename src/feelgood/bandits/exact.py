@@ -63,7 +63,7 @@ def lin_ucb(model: Model, bonus: Scalar = 1.0, **fit) -> Algorithm:
     Args:
       model: shape of the parameters.
       bonus: α ≥ 0; 0 is greedy.
-      **fit: of `least_squares`; with link "logistic" it is GLM-UCB with a Laplace approximation.
+      **fit: arguments of `least_squares`; with link "logistic" it is GLM-UCB with a Laplace approximation.
 
     Examples:
       >>> import jax, jax.numpy as jnp
@@ -94,7 +94,7 @@ def lin_ts(model: Model, temperature: Scalar = 1.0, **fit) -> Algorithm:
     Args:
       model: shape of the parameters.
       temperature: T ≥ 0, a factor on the posterior's variance; 0 is greedy.
-      **fit: of `least_squares`; with link "logistic" it is Laplace-TS, online.
+      **fit: arguments of `least_squares`; with link "logistic" it is Laplace-TS, online.
 
     Examples:
       >>> import jax, jax.numpy as jnp
@@ -130,7 +130,7 @@ def lin_ids(model: Model, bonus: Scalar = 1.0, **fit) -> Algorithm:
     Args:
       model: shape of the parameters.
       bonus: α > 0.
-      **fit: of `least_squares`.
+      **fit: arguments of `least_squares`.
 
     Examples:
       >>> import jax, jax.numpy as jnp
@@ -185,7 +185,7 @@ def epsilon_greedy(model: Model, epsilon: Scalar = 0.05, **fit) -> Algorithm:
     Args:
       model: shape of the parameters.
       epsilon: ε in [0, 1].
-      **fit: of `least_squares`.
+      **fit: arguments of `least_squares`.
 
     Examples:
       >>> import jax, jax.numpy as jnp
@@ -208,11 +208,10 @@ def epsilon_greedy(model: Model, epsilon: Scalar = 0.05, **fit) -> Algorithm:
     return Algorithm(init, choose, learn)
 
 
-def gaussian_draw(key: PRNGKey, state: Statistics, temperature: Scalar, shape: tuple[int, ...] = ()) -> Array:
-    """Draws θ ~ N(m, T·P⁻¹), (*shape, G, k)."""
-    xi = noise.normal(key, (*shape, *state.mean.shape))
-    draw = lambda z: state.mean + jnp.sqrt(jnp.asarray(temperature, jnp.float32)) * unwhiten(state.factor, z)
-    return jax.vmap(draw)(xi) if shape else draw(xi)
+def gaussian_draw(key: PRNGKey, state: Statistics, temperature: Scalar) -> Array:
+    """Draws θ ~ N(m, T·P⁻¹), (G, k)."""
+    xi = noise.normal(key, state.mean.shape)
+    return state.mean + jnp.sqrt(jnp.asarray(temperature, jnp.float32)) * unwhiten(state.factor, xi)
 
 
 class FGTSState(NamedTuple):
@@ -248,8 +247,8 @@ def fgts(
       feel_good: weight λ, bound b and the reservoir that F is summed over.
       temperature: T > 0.
       num_candidates: N ≥ 1.
-      common_context: whether all arms see the same features; by default where arms have parameters of their own.
-      **fit: of `least_squares`; the feel-good term is that of ⟨θ, φ_a⟩, before the link.
+      common_context: whether all arms see the same features; by default if arms have parameters of their own.
+      **fit: arguments of `least_squares`; the feel-good term is that of ⟨θ, φ_a⟩, before the link.
 
     Examples:
       >>> import jax, jax.numpy as jnp

@@ -27,7 +27,7 @@ class AgentState(NamedTuple):
         does not count them. See `restless`.
       reward_scale: the number ≥ 1 that returns are divided by; empty if the agent does not scale them. See
         `bounded_rewards`.
-      seen: largest absolute value of each entry of an observation so far; empty if the agent does not look. See
+      seen: largest absolute value of each entry of an observation so far; empty if the agent does not record it. See
         `fitted_bounds`.
     """
 
@@ -45,7 +45,8 @@ class Agent(NamedTuple):
 
     Attributes:
       init: `key -> state`.
-      begin: `key -> context`, drawn at the start of each episode and kept until its end (the active member, say).
+      begin: `key -> context`, drawn at the start of each episode and kept until its end (for example the active
+        member).
       explore: `(key, state, context, observation, progress) -> action` in training; `progress` in [0, 1] is the share
         of the budget used.
       exploit: `(key, state, context, observation) -> action` in evaluation.

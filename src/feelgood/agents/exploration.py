@@ -33,7 +33,7 @@ def _best(values: Array) -> Array:
 
 
 def greedy() -> Exploration:
-    """Takes the greedy action: the randomness of the sampled parameters explores.
+    """Takes the greedy action; exploration comes from the randomness of the sampled parameters.
 
     Examples:
       >>> import jax, jax.numpy as jnp
@@ -99,8 +99,9 @@ def one_member_an_episode(
     return Exploration(begin, explore, lambda key, context, values: _best(values[context]))
 
 
-# The context of an episode is one integer: 10 bits for the member, 8 for ε in units of 1/256, 13 for the steady action,
-# where 0 is none. 7,560 is a multiple of all numbers to 10 and of 18: modulo the number of actions it stays uniform.
+# The context of an episode is one integer: 10 bits for the member, 8 for ε in units of 1/256, 13 for the steady action
+# (0: none). Steady actions are drawn below 7,560, a multiple of all numbers to 10 and of 18, so that they stay uniform
+# modulo these numbers of actions.
 _MOST_MEMBERS, _NUM_STEADY = 1024, 7560
 
 
@@ -116,10 +117,10 @@ def one_draw_an_episode(num_members: int, dither: Scalar = 0.0) -> Exploration:
     """Follows one member of an ensemble, drawn for each episode; evaluation follows the vote of all members.
 
     A share `dither` of the episodes also has random actions, with a probability ε that is drawn for the episode. In
-    half of them each random action is uniform, and ε is uniform in [0, 1): they leave loops in which a greedy member
-    would stay. In the other half all random actions are the same one, drawn for the episode, and ε = 1 − u² for a
-    uniform u: they go far in one direction, past states whose values are not learnt yet. Values have
-    shape (members, actions).
+    half of them each random action is uniform, and ε is uniform in [0, 1): these episodes leave loops in which a greedy
+    member would stay. In the other half all random actions are the same one, drawn for the episode, and ε = 1 − u² for
+    a uniform u: these episodes go far in one direction, past states whose values are not learnt yet. Values have shape
+    (members, actions).
 
     Examples:
       >>> import jax, jax.numpy as jnp

@@ -18,9 +18,9 @@ class Options:
     Attributes:
       hidden: widths of the hidden layers of an MLP.
       double: whether the online network picks the action that the target network values.
-      form: of the adaptive samplers. "released": noise in the parameters, α₂ = 0.999, √v + ε, as in the authors' code.
-        "paper": noise in the momentum, α₂ = 0.99, √(v + ε), as in the paper's equation. "corrected": the released one
-        with Adam's bias correction of its moving averages and with one momentum: in underdamped samplers P averages
+      form: form of the adaptive samplers. "released": noise in the parameters, α₂ = 0.999, √v + ε, as in the authors'
+        code. "paper": noise in the momentum, α₂ = 0.99, √(v + ε), as in the paper's equation. "corrected": the released
+        one with Adam's bias correction of its moving averages and with one momentum: in underdamped samplers P averages
         gradients already, so m does not (α₁ = 0). "bounded": the corrected one, where the drift of each array has a
         root mean square of at most a; see `bound` of `feelgood.samplers.adaptive_bias`.
       num_members: number of ensemble members; if None, 20 for ensemble_dqn and 10 for bootstrapped_dqn.

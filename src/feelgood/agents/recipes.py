@@ -44,9 +44,9 @@ _EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.01, "epsilon_fraction": 0
 
 # Atari: see docs/atari-settings.md. The Langevin agents use the paper's table of swept values, with two exceptions. The
 # bias's ε is that of DQN's Adam: with the released code's 1e-8, features die if rewards are rare, unless the form is
-# "bounded", or "corrected" and the bias factor a third. The underdamped agents' β is from the released configurations:
-# the table's β gives almost no noise. The others use Adam as in their papers, or in place of RMSProp as Hessel et al.
-# (2018) do; ε falls over the first million of 50 million frames.
+# "bounded", or it is "corrected" and the bias factor is a third. The underdamped agents' β is from the released
+# configurations: the table's β gives almost no noise. The others use Adam as in their papers, or in place of RMSProp as
+# Hessel et al. (2018) do; ε falls over the first million of 50 million frames.
 _ADAM_ATARI = {"step_size": 6.25e-5, "adam_epsilon": 1.5e-4}
 _BIAS_ATARI = {"bias_factor": 0.1, "bias_epsilon": 1.5e-4}
 _OVERDAMPED_ATARI = {"step_size": 1e-3, "inverse_temperature": 1e16}
@@ -59,9 +59,9 @@ _OVERDAMPED_RAW = {"step_size": 1e-4}
 _UNDERDAMPED_RAW = {"step_size": 1e-3, "inverse_temperature": 1e16, "bias_epsilon": 1e-8}
 _FEEL_GOOD_RAW = {"feel_good_weight": 1e-3}
 
-# Defaults are the winners on tuning seeds at N = 100: of the paper's grid, and for steady_fg_ulmcdqn of a wider search;
-# see docs/reproduction.md. prioritized_dqn and c51 have the best of three step sizes after 20,000 steps at N = 25, on
-# six tuning seeds; iqn's step size is not tuned.
+# Defaults are the best points of the paper's grid on tuning seeds at N = 100; those of steady_fg_ulmcdqn come from a
+# wider search; see docs/reproduction.md. prioritized_dqn and c51 have the best of three step sizes after 20,000 steps
+# at N = 25, on six tuning seeds; iqn's step size is not tuned.
 ZOO: dict[str, Recipe] = {
     "fg_ulmcdqn": Recipe(
         zoo.fg_ulmcdqn,
@@ -162,9 +162,9 @@ def atari_hyper(name: str, pixel_scale: float, form: str = "released") -> dict[s
     """Hyper-parameters on Atari, where pixels, 0 to 255, are multiplied by `pixel_scale`.
 
     Raw pixels have their own settings: the loss is about ten thousand times steeper. Forms of the adaptive samplers
-    (see `Options`) other than the released one use ε = 1e-8. The paper's form has ε under the root, where it acts like
-    1e-4 outside it. With the corrected form, features survive this ε at a third of the bias factor; with the bounded
-    form, at the whole.
+    (see `Options`) other than the released one use ε = 1e-8. The paper's form has ε under the root, where 1e-8 acts
+    like 1e-4 outside it. With the corrected form, features survive this ε if the bias factor is a third; with the
+    bounded form, they survive with the full bias factor.
 
     Examples:
       >>> atari_hyper("fg_lmcdqn", 1 / 255)["step_size"], atari_hyper("fg_lmcdqn", 1.0)["step_size"]
@@ -241,7 +241,7 @@ def check_hyper(hyper: Hyper) -> None:
 
 
 def complete(name: str, options: Options) -> Options:
-    """The options with the agent's own number of members where none is given, for records of runs.
+    """The options with the agent's default number of members if none is given, for records of runs.
 
     Examples:
       >>> complete("ensemble_dqn", Options()).num_members, complete("ensemble_dqn", Options(num_members=3)).num_members

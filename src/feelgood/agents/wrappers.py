@@ -14,9 +14,10 @@ from feelgood.typing import PRNGKey
 def restless(agent: Agent, num_actions: int, patience: int = 1000) -> Agent:
     """Lets every other member of an ensemble act uniformly at random as long as no reward was found.
 
-    If all rewards are 0, members learn that value everywhere, also where they have not been, and then walk in loops.
-    After `patience` gradient steps on returns of 0, half of the episodes are therefore random, until a minibatch holds
-    another return. Where that happens before, the agent is unchanged. Contexts are those of `one_draw_an_episode`.
+    If all rewards are 0, members learn the value 0 everywhere, also in states they have not visited, and then walk in
+    loops. After `patience` gradient steps on returns of 0, half of the episodes are therefore random, until a minibatch
+    holds another return. If such a return is found earlier, the agent is unchanged. Contexts are those of
+    `one_draw_an_episode`.
 
     Examples:
       >>> import jax, jax.numpy as jnp
@@ -46,14 +47,14 @@ def restless(agent: Agent, num_actions: int, patience: int = 1000) -> Agent:
 
 
 def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
-    """Divides returns by the least number ≥ 1 that keeps all so far within [−`largest_loss`, 1], and usual ones ≥ −1.
+    """Divides returns by the least number ≥ 1 that keeps them within [−`largest_loss`, 1] and their medians ≥ −1.
 
     Priors, step sizes and feel-good weights are in units of the return. A reward well above the prior's scale would end
-    exploration, so the largest one becomes 1. Losses do not, and rewards of −1 per step are usual next to larger
-    penalties, so only very large ones are scaled. If the median of a minibatch is below −1, it becomes −1: values are
-    then at least about −1/(1 − γ). Adam with a step size of 10⁻³ takes tens of thousands of updates to reach much lower
-    ones. Smaller returns are left as they are: a small cost or reward on the way to a large one stays small. Values are
-    in the same unit.
+    exploration, so the largest reward becomes 1. Losses do not end exploration, and rewards of −1 per step are common
+    next to larger penalties, so only very large losses are scaled. If the median of a minibatch is below −1, it becomes
+    −1: values are then at least about −1/(1 − γ). Adam with a step size of 10⁻³ takes tens of thousands of updates to
+    reach much lower values. Smaller returns are left unchanged: a small cost or reward on the way to a large one stays
+    small. Values are in the same unit.
 
     Examples:
       >>> import jax.numpy as jnp
@@ -87,12 +88,13 @@ def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
 
 
 def fitted_bounds(agent: Agent, bound: Any, decode: Callable[[Any], Any]) -> Agent:
-    """Divides observations by what was seen of their bounds; the agent's network must be one of `networks.scaled`.
+    """Divides observations by the range observed so far; the agent's network must be one of `networks.scaled`.
 
     Declared bounds may be loose. The symbols of MiniGrid, for example, are at most 10 in a space from 0 to 255. Divided
     by 255, all observations look alike to a prior, and nothing explores. So the bound of each entry is divided by the
-    largest power of 16 with which it still holds all values in minibatches so far. It grows when larger values come.
-    Bounds of which a sixteenth is reached stay as they are; so do infinite ones and those of entries that are always 0.
+    largest power of 16 such that it still holds for all values in minibatches so far. It grows when larger values
+    appear. Bounds stay unchanged if values exceed a sixteenth of them, if they are infinite, and for entries that are
+    always 0.
 
     Args:
       agent: the agent.

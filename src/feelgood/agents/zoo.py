@@ -17,9 +17,9 @@
 | bootstrapped_dqn  | 10 members with priors   | TD of each     | Adam, no noise                 | by one member     |
 | noisynet_dqn      | noisy layers             | TD             | Adam, no noise                 | greedily          |
 
-"Plain" is an MLP on vectors and the network of Mnih et al. (2015) on images. Except for ensemble_dqn, no agent adds
-anything that its name does not imply: targets are neither double nor over several steps unless the options and the
-replay ask for it. Any agent can use priorities, and any agent except the ensembles can use a distributional critic:
+"Plain" is an MLP on vectors and the network of Mnih et al. (2015) on images. No agent except ensemble_dqn adds anything
+that its name does not imply: targets are neither double nor over several steps unless the options and the replay ask
+for it. Any agent can use priorities, and any agent except the ensembles can use a distributional critic:
 `Options(critic="categorical")` makes FG-ULMCDQN a feel-good C51.
 
 Hyper-parameters are numbers or traced arrays, so that one compilation serves a whole grid. Settings that change shapes
@@ -47,9 +47,10 @@ from feelgood.objectives import feel_good
 from feelgood.typing import PRNGKey, Scalar
 
 MEMBERS = {"ensemble_dqn": 20, "bootstrapped_dqn": 10}
-# One-hot observations with fewer cells than this are all in nearly every minibatch, and learnt fast enough.
+"""Number of members of each ensemble, if the options give none."""
+
+# With fewer cells than this, nearly every minibatch holds all one-hot observations, and they are learnt fast enough.
 _MANY_CELLS = 100
-"""Number of members of each ensemble, where the options give none."""
 
 
 def _agent(
@@ -64,7 +65,7 @@ def _agent(
     is_random: bool = False,
     keyless_evaluation: bool = False,
 ) -> Agent:
-    """An agent with the TD objective, plus the feel-good term at `num_starts` of a minibatch if a weight is given."""
+    """An agent with the TD objective; a weight adds the feel-good term at `num_starts` starts of each minibatch."""
     objective = critic.td
     if feel_good_weight is not None:
         objective += feel_good(feel_good_weight, values=critic.network.values, num_observations=num_starts)
@@ -250,8 +251,8 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     short horizons soon forget optimism about loops without reward; those with long ones explore deeply. The gap between
     the best and other actions is widened by up to `action_gap` times the value, so that errors of approximation seldom
     change the greedy action. The replay is shared. As long as all rewards are 0, half of the episodes are random
-    (`restless`). Large rewards are scaled down (`bounded_rewards`), loose bounds of observations are shrunk to what was
-    seen (`fitted_bounds`). Where observations are one-hot with a hundred cells or more, first layers start
+    (`restless`). Large rewards are scaled down (`bounded_rewards`), and loose bounds of observations are tightened to
+    the values observed (`fitted_bounds`). If observations are one-hot with a hundred cells or more, first layers start
     `one_hot_scale` times as large as usual, so that networks distinguish cells after fewer updates. A
     `feel_good_weight` λ above 0 adds optimism about the start; it acts like a reward for staying there that grows with
     the length of an episode, so the default is 0.

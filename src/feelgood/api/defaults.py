@@ -51,16 +51,16 @@ CONTROL_CONFIG: Mapping[str, Any] = {
 CONTROL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "ensemble_dqn": {**ZOO["ensemble_dqn"].config, "learning_starts": 200}
 }
-"""Settings of an agent there that differ from `CONTROL_CONFIG`; the recommended agent has those of the zoo."""
+"""Settings of single agents that differ from `CONTROL_CONFIG`; the recommended agent has those of the zoo."""
 
 CONTROL_OPTIONS: Mapping[str, Any] = {"hidden": (64, 64), "v_max": 100.0}
-"""Options there that differ from the zoo's; returns reach into the hundreds."""
+"""Options for these environments that differ from the zoo's; returns reach into the hundreds."""
 
 CONTROL_OPTIONS_OF: Mapping[str, Mapping[str, Any]] = {"ensemble_dqn": {**CONTROL_OPTIONS, "hidden": (32, 32)}}
-"""Options of an agent there that differ from `CONTROL_OPTIONS`."""
+"""Options of single agents that differ from `CONTROL_OPTIONS`."""
 
 NUM_EVALUATIONS = 25
-"""Evaluations in a run on an external environment other than an Atari game, without that of the untrained network."""
+"""Evaluations in a run on an external environment other than an Atari game; the untrained network's is not counted."""
 
 STEPS_WITHOUT_LIMIT = 1_000
 """Steps after which an evaluation episode is cut off if the environment has no known time limit."""

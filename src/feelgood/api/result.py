@@ -28,8 +28,8 @@ class Result:
       curve: one row for each run and evaluation, starting with the untrained network: `agent`, `environment`, `seed`,
         `step`, `return`, `random_return` (that of random actions) and more.
       policies: the final policy of each run.
-      best_policies: for each run the policy with the highest evaluation return, which is too high on average as the
-        best of several noisy ones; empty for functional environments.
+      best_policies: for each run the policy with the highest evaluation return, which is biased upwards as the best of
+        several noisy estimates; empty for functional environments.
     """
 
     curve: pd.DataFrame

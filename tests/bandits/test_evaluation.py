@@ -178,7 +178,7 @@ def test_arms_that_are_absent_have_probability_zero_and_others_never():
     [
         (lambda p: bandits.Policy("lin_tz", 2, 3), "algorithm must be one of .*did you mean 'lin_ts'?"),
         (lambda p: bandits.Policy("lin_ts", 0, 3), "num_arms must be a whole number of at least 1, got 0"),
-        (lambda p: bandits.Policy("lin_ts", 2, 3, settings={"heat": 1}), "settings of lin_ts are not right"),
+        (lambda p: bandits.Policy("lin_ts", 2, 3, settings={"heat": 1}), "settings of lin_ts are not valid"),
         (lambda p: p.act([1.0, 2.0]), r"features must have shape \(2, 3\) or \(3,\), got \(2,\)"),
         (lambda p: p.act([1.0, 2.0, np.nan]), "features must be finite, got nan"),
         (lambda p: p.act([1.0, 2.0, 3.0], available=[False, False]), "available must be true for at least one arm"),

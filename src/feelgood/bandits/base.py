@@ -146,16 +146,16 @@ def simulate(
     delay: int = 0,
     record: Callable[[Any], Any] = lambda state: (),
 ) -> Curve:
-    """Runs an algorithm for T rounds. The whole run is one `scan`; `jax.vmap` over keys makes many.
+    """Runs an algorithm for T rounds. The whole run is one `scan`; `jax.vmap` over keys makes many runs.
 
     Args:
-      key: of the instance, the contexts, the rewards and the algorithm.
-      bandit: where to act.
+      key: key of the instance, the contexts, the rewards and the algorithm.
+      bandit: the environment.
       algorithm: any of this package, or yours.
       num_rounds: T, a multiple of `batch_size`.
       batch_size: arms picked with the same state before their rewards are learnt.
       delay: batches that pass before the rewards of a batch arrive.
-      record: `state -> facts` to keep of every round, of the state before its reward is learnt.
+      record: `state -> facts` to keep for every round, from the state before its reward is learnt.
 
     Examples:
       >>> import jax

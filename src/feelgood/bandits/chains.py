@@ -4,8 +4,8 @@ Each round moves a chain a few steps on the current potential
 
     U(θ) = ½ (θ−m)ᵀP(θ−m) − λ Σ_s min(b, max_a f_θ(x_s, a))
 
-and acts greedily on where it stands. The quadratic comes from sufficient statistics and the feel-good sum from a
-reservoir, so a round costs the same, however many came before.
+and acts greedily on the chain's position. The quadratic comes from sufficient statistics and the feel-good sum from a
+reservoir, so the cost of a round does not grow.
 """
 
 from collections.abc import Callable
@@ -56,8 +56,8 @@ def chain_ts(
       model: shape of the parameters.
       chain: sampler, steps a round, preconditioning.
       feel_good: the feel-good term; None for plain Thompson sampling.
-      common_context: whether all arms see the same features; by default where arms have parameters of their own.
-      **fit: of `least_squares`; with link "logistic" the quadratic is the online Laplace approximation.
+      common_context: whether all arms see the same features; by default if arms have parameters of their own.
+      **fit: arguments of `least_squares`; with link "logistic" the quadratic is the online Laplace approximation.
 
     Returns:
       The algorithm. The chain starts at a standard normal draw, as LMC-TS's authors do.

@@ -28,7 +28,7 @@ def classification(features: ArrayLike, labels: ArrayLike, *, noise_std: float =
     Args:
       features: (n, k).
       labels: (n,), whole numbers from 0; their largest plus one is the number of arms.
-      noise_std: of normal noise that is added to rewards.
+      noise_std: standard deviation of normal noise that is added to rewards.
 
     Examples:
       >>> import numpy as np
@@ -102,7 +102,7 @@ def read(path: str | Path, *, label: str | int = -1, separator: str = ",", heade
     Args:
       path: a text file with one example a line; may be compressed.
       label: the label's column, by number (−1 is the last), or by name if there is a header.
-      separator: between columns; " " for any white space.
+      separator: separator of columns; " " for any white space.
       header: whether the first line holds names.
 
     Returns:

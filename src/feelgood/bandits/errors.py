@@ -21,7 +21,7 @@ class SamplingError(NamedTuple):
 
     Attributes:
       rounds: rewards seen.
-      total_variation: between the chain's law and the posterior N(m, T·P⁻¹), all groups together.
+      total_variation: total variation between the chain's law and the posterior N(m, T·P⁻¹), all groups together.
       wasserstein: their 2-Wasserstein distance, in units of the posterior's own spread √(T·tr P⁻¹).
     """
 
@@ -113,7 +113,7 @@ def _affine(
 
 
 def _distances(law, mean: np.ndarray, covariance: np.ndarray) -> tuple[float, float]:
-    # Whitened by the posterior, so that float32 keeps what matters of a badly conditioned one.
+    # Whitened by the posterior, so that float32 is accurate enough for badly conditioned ones.
     factor = np.linalg.cholesky(covariance)
     inverse = np.linalg.inv(factor)
     shift = np.einsum("gij,gj->gi", inverse, law[0] - mean)

@@ -112,12 +112,12 @@ class Replay(NamedTuple):
 
 
 def replay_log(key: PRNGKey, algorithm: Algorithm, features: Array, actions: Array, rewards: Array) -> Replay:
-    """Runs an algorithm on logged data by rejection: a round counts only where it picks the logged arm.
+    """Runs an algorithm on logged data by rejection: a round counts only if it picks the logged arm.
 
     If arms were logged uniformly at random, the matched rounds are distributed as an online run (Li et al., 2011).
 
     Args:
-      key: of the algorithm.
+      key: key of the algorithm.
       algorithm: any of this package.
       features: (n, A, k) or (n, 1, k).
       actions: (n,), logged arms.

@@ -1,7 +1,8 @@
 """The feel-good term over past contexts, Σ_s min(b, max_a f_θ(x_s, a)), at a flat cost per round.
 
-The sum has no sufficient statistics. A reservoir of n contexts, in which every past context has the same chance to be,
-gives an unbiased estimate t/n · Σ at a cost that does not grow. With room for all rounds it is the sum itself.
+The sum has no sufficient statistics. A reservoir of n contexts, which holds every past context with the same
+probability, gives an unbiased estimate t/n · Σ at a cost that does not grow. With room for all rounds it is the sum
+itself.
 """
 
 from typing import NamedTuple
@@ -47,7 +48,7 @@ class Past(NamedTuple):
 
     Attributes:
       features: (A, k, n) or (1, k, n); the contexts lie along the last axis, where the sum over them vectorises.
-      num_seen: contexts that passed by.
+      num_seen: contexts seen so far.
     """
 
     features: Array

@@ -79,8 +79,8 @@ def neural_greedy(model: Model, epsilon: Scalar = 0.05, **options) -> Algorithm:
     Args:
       model: shape of the features.
       epsilon: ε in [0, 1].
-      **options: `training`, a `Training`; `common_context`, whether all arms see the same features (by default where
-        arms have parameters of their own).
+      **options: `training`, a `Training`; `common_context`, whether all arms see the same features (by default if arms
+        have parameters of their own).
 
     Examples:
       >>> import jax, jax.numpy as jnp
@@ -193,7 +193,7 @@ def neural_ensemble(
     training: Training = TRAINING,
     common_context: bool | None = None,
 ) -> Algorithm:
-    """Ensemble sampling with prior functions: each member fits rewards with noise of its own, one acts in each round.
+    """Ensemble sampling with prior functions: each member fits rewards with its own noise, and one acts in each round.
 
     A member's value is f_θ + prior_scale · f_prior with a fixed random network as prior.
 
@@ -261,7 +261,7 @@ def neural_langevin(
       feel_good: weight λ, bound and smoothness; its reservoir is not used.
       sampler: "langevin", "adam_langevin" or "underdamped" (BAOAB splitting with friction 0.1/τ).
       training: width, depth, steps a round, minibatch and replay; its step size is not used.
-      common_context: whether all arms see the same features; by default where arms have parameters of their own.
+      common_context: whether all arms see the same features; by default if arms have parameters of their own.
 
     References:
       Xu, Zheng, Mazumdar, Azizzadenesheli and Anandkumar (2022), "Langevin Monte Carlo for contextual bandits".

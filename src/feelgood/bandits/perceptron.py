@@ -21,7 +21,7 @@ class Training(NamedTuple):
     Attributes:
       width: hidden units of each layer.
       depth: hidden layers.
-      step_size: of Adam.
+      step_size: step size of Adam.
       num_steps: gradient steps a round.
       batch_size: rewards in a minibatch.
       capacity: rewards kept; the oldest go first.

@@ -34,8 +34,8 @@ class Policy:
       num_arms: A, the largest number of arms; `available` marks those that can be chosen.
       num_features: k, of one arm.
       shared: whether all arms share parameters.
-      settings: of the algorithm; `feel_good` is a dict of the fields of `FeelGood`.
-      seed: of all randomness.
+      settings: settings of the algorithm; `feel_good` is a dict of the fields of `FeelGood`.
+      seed: seed of all randomness.
       num_draws: choices that probabilities are estimated from; each arm gets at least 1/num_draws · ½.
 
     Examples:
@@ -64,7 +64,7 @@ class Policy:
         try:
             self._made = ALGORITHMS[self.algorithm](self.model, **options)
         except TypeError as error:
-            raise ValueError(f"settings of {self.algorithm} are not right: {error}") from None
+            raise ValueError(f"settings of {self.algorithm} are not valid: {error}") from None
         self._key = jax.random.key(self.seed)
         self.state = self._made.init(jax.random.fold_in(self._key, 0))
         self.num_calls = 0

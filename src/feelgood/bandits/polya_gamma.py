@@ -57,7 +57,7 @@ def polya_gamma_ts(
         ω_s | θ ~ PG(1, ⟨θ, φ_s⟩),    θ | ω ~ N(V⁻¹b, T·V⁻¹),    V = P₀ + Σ ω_s φ_s φ_sᵀ,  b = P₀m₀ + Σ (r_s − ½) φ_s
 
     While all rewards fit the window, the chain's law is the logistic posterior (at T = 1). A reward that leaves the
-    window enters the Gaussian N(m₀, P₀⁻¹) by a Laplace step; so a round costs the same, however many came before.
+    window enters the Gaussian N(m₀, P₀⁻¹) by a Laplace step; so the cost of a round does not grow.
 
     Args:
       model: shape of the parameters, shared.
@@ -101,7 +101,7 @@ def polya_gamma_ts(
         return solve_lower_transposed(factor, solve_lower(factor, right) + xi)[None]
 
     def choose(key: PRNGKey, state: PolyaGammaState, context: Context) -> tuple[Array, PolyaGammaState]:
-        (key_sweep,) = jax.random.split(key, 1)  # `key` itself would give other draws than the published results
+        (key_sweep,) = jax.random.split(key, 1)  # `key` itself would change the published results
         state = state._replace(theta=sweep(key_sweep, state))
         return best_arm(values(state.theta, context.features), context), state
 

@@ -69,7 +69,7 @@ def add_reward(
 
 
 def values(theta: Array, features: Array) -> Array:
-    """⟨θ_{g(a)}, φ_a⟩ of every arm, (A,): one of the two has a row for every arm, the other that or a single row."""
+    """⟨θ_{g(a)}, φ_a⟩ of every arm, (A,). One of the two has a row for each arm; the other has one row or as many."""
     if theta.shape[-1] != features.shape[-1]:
         raise ValueError(f"features must have {theta.shape[-1]} columns, as the model has, got {features.shape[-1]}")
     return jnp.sum(theta * features, -1)
@@ -78,8 +78,8 @@ def values(theta: Array, features: Array) -> Array:
 def multiply(precision: Array, offset: Array) -> Array:
     """P_g v_g of every group, (G, k), unrolled: faster than a batch of tiny matrix products.
 
-    A `jnp.sum` over the last axis must not stand here. Inside a loop that carries `offset`, jaxlib 0.10 on a CPU fuses
-    it with the update of the carry, and from about 8,000 chains on it reads values that are overwritten already.
+    A `jnp.sum` over the last axis must not be used here. Inside a loop that carries `offset`, jaxlib 0.10 on a CPU
+    fuses it with the update of the carry, and from about 8,000 chains on it reads values that are overwritten already.
     """
     return sum((precision[:, :, j] * offset[:, j, None] for j in range(offset.shape[1])), jnp.zeros_like(offset))
 

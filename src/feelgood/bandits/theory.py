@@ -13,8 +13,8 @@ class Bound(NamedTuple):
 
     Attributes:
       regret: the bound, in units of the reward.
-      loss_weight: η, for rewards as they are.
-      feel_good_weight: λ, for rewards as they are.
+      loss_weight: η, for unscaled rewards.
+      feel_good_weight: λ, for unscaled rewards.
       complexity: κ, the price of not knowing θ*, in nats.
     """
 
@@ -63,7 +63,7 @@ def fgts_bound(
       prior_precision: ρ.
       norm: ‖θ*‖.
       feature_norm: L.
-      feel_good_weight: λ, for rewards as they are; the best one if None.
+      feel_good_weight: λ, for unscaled rewards; the best one if None.
 
     Examples:
       >>> few, many = fgts_bound(10_000, dimension=5).regret, fgts_bound(40_000, dimension=5).regret

@@ -194,7 +194,7 @@ def test_a_folder_with_nothing_to_show_is_refused_with_the_reason(tmp_path):
     with pytest.raises(ValueError, match="at least one folder"):
         build_report([])
     (tmp_path / "notes.csv").write_text("x,y\n1,2\n")
-    with pytest.raises(ValueError, match="none of notes is a table that it knows"):
+    with pytest.raises(ValueError, match="none of notes is a table that a report shows"):
         build_report([tmp_path])
 
 

@@ -120,7 +120,7 @@ def _call(arguments: Sequence[str]) -> None:
         sys.exit(1)
     except (ValueError, OSError) as error:
         _refuse(_message(error))
-    except (MemoryError, OverflowError, RuntimeError) as error:  # XLA has no exception class for its memory
+    except (MemoryError, OverflowError, RuntimeError) as error:  # XLA has no exception class for a lack of memory
         from feelgood.cli.memory import too_large
 
         sentence = too_large(error, arguments)

@@ -16,8 +16,8 @@ def compare_parser() -> ArgumentParser:
         "sides",
         nargs="+",
         metavar="RUN",
-        help="a study's folder, or FOLDER:AGENT for one agent of it; the first is compared with each of the others, "
-        "and of a single folder the first agent with each of the others",
+        help="a study's folder, or FOLDER:AGENT for one of its agents; the first is compared with each of the others. "
+        "For a single folder, its first agent is compared with each of the others",
     )
     parse.add_argument("--table", help="table of curves (default: curves)")
     parse.add_argument("--json", action="store_true", help="print JSON")

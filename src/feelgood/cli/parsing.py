@@ -102,7 +102,7 @@ def _metavar(hint: Any) -> str | None:
 
 
 def _default(label: str) -> str:
-    """The note on a default value, if it is one; docstrings explain those that are empty."""
+    """The note on a default value; empty defaults have none, as docstrings explain them."""
     return "" if label in ("", "''", "None") else f"(default: {label})"
 
 

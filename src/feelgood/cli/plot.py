@@ -69,7 +69,8 @@ def plot(arguments: Sequence[str]) -> None:
         print(f"wrote {chosen.output}")
         return
     output = chosen.output or (chosen.folders[0] if len(chosen.folders) == 1 else Path())
-    # All are written before the first is named, as a reader that leaves early, such as `head`, ends the command.
+    # All figures are written before any path is printed: a reader that closes the pipe, as `head` does, ends the
+    # command.
     paths = [path for kind, figure in drawn.items() for path in style.save(figure, output / kind)]
     print("\n".join(f"wrote {path}" for path in paths))
 

@@ -57,7 +57,7 @@ def compiled_code() -> Path:
 
 @contextmanager
 def interruptible(again: str) -> Iterator[None]:
-    """Work that a signal may stop and that printing cannot end; `again` is the command that goes on with it.
+    """A context for work that a signal may stop and failed printing may not; `again` is the command that continues it.
 
     The exit code after a signal is 128 plus its number: 130 on Ctrl-C, 143 on SIGTERM.
     """

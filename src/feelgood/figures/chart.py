@@ -51,16 +51,16 @@ class Panel(NamedTuple):
     """Axes with series on them, or a heat-map.
 
     Attributes:
-      title: of the panel.
-      x_label: of the horizontal axis.
-      y_label: of the vertical axis.
+      title: title of the panel.
+      x_label: label of the horizontal axis.
+      y_label: label of the vertical axis.
       series: curves.
       x_log: whether the horizontal axis is logarithmic.
       y_log: whether the vertical axis is logarithmic.
       y_range: ends of the vertical axis; None for an end that follows the data.
       guides: levels to mark.
       y_names: names at y = 0, 1, …; each series is then one mark with its interval.
-      heat: the heat-map, if it is one.
+      heat: the heat-map, if the panel has one.
       x_zero: the position that stands for 0 on a logarithmic axis, if any.
       x_range: ends of the horizontal axis, if they do not follow the data.
     """

@@ -84,7 +84,7 @@ def _regret_range(lines: list[Series]) -> tuple[float, None] | None:
 
 
 def profiles(curves: pd.DataFrame) -> Chart:
-    """Performance profiles: over all tasks where they have one scale, else a panel for each. High is good in all."""
+    """Performance profiles: over all tasks if they have one scale, else a panel for each. Higher is better in all."""
     columns = layout(curves)
     scores = final_scores(curves)
     looks = colours_of(unique(scores["agent"]))
@@ -104,7 +104,7 @@ def profiles(curves: pd.DataFrame) -> Chart:
 
 
 def _of_all_tasks(scores: pd.DataFrame) -> pd.DataFrame:
-    """Scores of the agents that have all tasks; one number over tasks cannot compare the others with them."""
+    """Scores of the agents that have all tasks; a mean over tasks cannot compare them with the others."""
     tasks = scores.dropna(subset="score").groupby("agent")["task"].nunique()
     return scores[scores["agent"].isin(tasks.index[tasks == scores["task"].nunique()])]
 
@@ -115,7 +115,7 @@ def _check_one_scale(columns: Layout, curves: pd.DataFrame) -> None:
 
 
 def aggregates(curves: pd.DataFrame) -> Chart:
-    """Interquartile mean and mean over all tasks, for each agent that has them all."""
+    """Interquartile mean and mean over all tasks, for each agent that has all tasks."""
     columns = layout(curves)
     _check_one_scale(columns, curves)
     scores = _of_all_tasks(final_scores(curves))

@@ -22,7 +22,7 @@ from feelgood.report.tables import best, breakable, scores_table, table_of
 from feelgood.runs.machine import version_of
 
 _MOST_ROWS = 200
-# Of a single task these add little to the table of scores and the learning curves, and take much space.
+# For a single task these charts add little to the table of scores and the learning curves, and take much space.
 _OVER_TASKS = ("aggregate", "profiles", "efficiency")
 
 
@@ -107,7 +107,7 @@ def _read(folders: list[Path]) -> _Run:
         if not (kind in _OVER_TASKS and has_one_task) and (kind != "profiles" or len(chart.panels) == 1):
             charts.append(chart)
     if not charts:
-        why = "; ".join(dict.fromkeys(reasons)) or f"none of {', '.join(tables)} is a table that it knows"
+        why = "; ".join(dict.fromkeys(reasons)) or f"none of {', '.join(tables)} is a table that a report shows"
         raise ValueError(f"folder {' '.join(map(str, folders))} holds nothing that a report can show: {why}")
     name = behind.title if behind.study == "train" else behind.study or folders[0].resolve().name
     return _Run(name, folders, tables, charts, behind)

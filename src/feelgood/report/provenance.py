@@ -108,7 +108,7 @@ def study_of(folder: Path) -> str | None:
 
 
 def joined(parts: Sequence[Provenance]) -> Provenance:
-    """The provenance of several runs as one: different values of a fact stand after each other."""
+    """The provenance of several runs as one: different values of a fact are listed one after the other."""
     first = parts[0]
     if len(parts) == 1:
         return first

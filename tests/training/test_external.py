@@ -706,7 +706,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
     journal.close()
     (tmp_path / "state.npz").write_bytes((tmp_path / "state.npz").read_bytes()[:100])
     journal = Journal(tmp_path, "x", 10, 4, np.zeros((4, 4)))
-    with pytest.warns(UserWarning, match="going on from the checkpoint before it"):
+    with pytest.warns(UserWarning, match="continuing from the checkpoint before it"):
         (found,) = journal.restore(like)
     assert found[0] == 20
     assert journal.rows(20)[:, 0, 0].tolist() == list(range(10, 20))

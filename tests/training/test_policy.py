@@ -220,10 +220,12 @@ def test_chains_and_settings_of_the_task_come_back(tmp_path):
 def test_a_policy_is_found_in_its_run(tmp_path, policy):
     with pytest.raises(ValueError, match="holds no policy: there is no such folder"):
         find_policy(tmp_path / "none")
-    with pytest.raises(ValueError, match=r"holds no policy: no policy\.json lies there"):
+    with pytest.raises(ValueError, match=r"holds no policy: it has no policy\.json"):
         find_policy(tmp_path)
     (tmp_path / "manifest.json").write_text(json.dumps({"study": "train", "spec": {}, "finished": False}))
-    with pytest.raises(ValueError, match=r"holds no policy yet: its run is unfinished \(feelgood resume"):
+    with pytest.raises(
+        ValueError, match=r"holds no policy yet: its run is unfinished \(continue it with feelgood resume"
+    ):
         find_policy(tmp_path)
     save_policy(tmp_path / "policy" / "seed-1", policy)
     assert find_policy(tmp_path) == tmp_path / "policy" / "seed-1"

@@ -212,7 +212,7 @@ def bootstrap(statistic: Callable[..., Any], *samples: Runs, num_draws: int = NU
 
     Args:
       statistic: a function of the samples that keeps leading axes.
-      samples: for each agent, an array of runs for each task; at all positions of leading axes the same are drawn.
+      samples: for each agent, an array of runs for each task; the same runs are drawn at all positions of leading axes.
       num_draws: number of resampled data sets.
       seed: seed of the resampling; the same data give the same interval.
     """

@@ -25,7 +25,7 @@ def previous_of(path: Path) -> Path:
 def save(path: Path, tree: Any, label: str, *, keep_previous: bool = False) -> None:
     """Writes a pytree of arrays to `path`, with a label that identifies its run.
 
-    With `keep_previous`, the checkpoint that is there stays as `previous_of(path)`.
+    With `keep_previous`, an existing checkpoint is kept as `previous_of(path)`.
     """
     leaves = jax.tree.leaves(tree)
     arrays: dict[str, Any] = {
@@ -54,10 +54,12 @@ def check_label(path: Path, label: str) -> None:
 
 
 def load(path: Path, like: Any, label: str) -> Any:
-    """Reads a pytree with the structure, shapes and dtypes of `like`; if damaged, the one before, with a warning.
+    """Reads a pytree with the structure, shapes and dtypes of `like`.
+
+    If the file is damaged and there is a previous checkpoint, that one is read, with a warning.
 
     Raises:
-      ValueError: if the file is damaged, or has another label than `label`.
+      ValueError: if the file is damaged, or has a label other than `label`.
     """
     try:
         return _load(path, like, label)
@@ -65,12 +67,12 @@ def load(path: Path, like: Any, label: str) -> Any:
         if not previous_of(path).exists():
             raise
         found = _load(previous_of(path), like, label)
-        warnings.warn(f"{str(error).partition(';')[0]}; going on from the checkpoint before it", stacklevel=2)
+        warnings.warn(f"{str(error).partition(';')[0]}; continuing from the checkpoint before it", stacklevel=2)
         return found
 
 
 class _Damaged(ValueError):
-    """A file that is not a checkpoint, or no longer."""
+    """A file that is not a checkpoint, or is damaged."""
 
 
 def _read(path: Path, label: str, *, with_arrays: bool = False) -> list[np.ndarray]:

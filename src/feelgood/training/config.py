@@ -81,7 +81,7 @@ class FunctionalConfig(TrainingConfig):
     An evaluation plays one episode if neither the agent nor the environment draws random numbers (`Spec.is_random`).
 
     Attributes:
-      train_frequency: environment steps between two blocks of gradient steps. The acting parameters stand still in
+      train_frequency: environment steps between two blocks of gradient steps. The acting parameters are constant in
         between, so a value equal to the length of an episode makes the agent follow one draw for a whole episode.
       success_return: return from which an episode counts as a success.
     """

@@ -20,8 +20,8 @@ class Point(NamedTuple):
       return_: mean return of the evaluation's episodes, raw rewards; NaN if parameters are no longer finite.
       return_spread: their standard deviation.
       episode_length: their mean length in steps.
-      training_return: mean raw return of the training episodes (lives, where a life is an episode) that ended since the
-        last evaluation; NaN if none did.
+      training_return: mean raw return of the training episodes (or lives, if a life counts as an episode) that ended
+        since the last evaluation; NaN if none did.
       num_episodes: the number of these episodes.
       action_changes: share of training steps since then whose action differs from the one before; NaN if there were
         none. Near 0, the actions hardly depend on the observations.
@@ -54,7 +54,7 @@ class CurveRecorder:
       rows: a row for each point, its fields in order; NaN for values that have not arrived.
       num_reported: points that have been reported, or were never due.
       num_cut: evaluation episodes that were cut off.
-      best: step and policy of the highest return so far, the later one of equals; None if there is none.
+      best: step and policy of the highest return so far, the latest one in a tie; None if there is none.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class CurveRecorder:
         wait([future for future, _ in self._evaluations.values()], timeout=seconds)
 
     def best_step(self) -> int | None:
-        """Step of the highest return in the rows, the last one of equals."""
+        """Step of the highest return in the rows, the last one in a tie."""
         known = [(row[1], row[0]) for row in self.rows if not np.isnan(row[:2]).any()]
         return int(max(known)[1]) if known else None
 

@@ -201,7 +201,7 @@ class Evaluator:
         self._table: Any = None  # key, policy and context of every place
         self._seen = np.zeros((num_places, num_episodes, *environment.observation_shape), environment.frame_dtype)
         self._room = threading.Semaphore(num_places + self.MOST_WAITING)
-        self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()  # None wakes the thread to its end
+        self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()  # None wakes the thread and ends it
         self._is_closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="evaluation", daemon=True)
         self._thread.start()

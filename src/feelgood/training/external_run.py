@@ -44,8 +44,8 @@ class Outcome(NamedTuple):
     Attributes:
       curve: one point for each evaluation, starting with the untrained network.
       agent: the agent's final state.
-      best: the policy with the highest evaluation return, the later one of equals. As the best of several noisy
-        evaluations, this return is too high on average.
+      best: the policy with the highest evaluation return, the latest one in a tie. As the best of several noisy
+        evaluations, this return is biased upwards.
       best_step: its environment step.
       seconds: time by part of the loop ("receive", "act", "learn", "rest", and "total") since this process began the
         run; and the mean time that the groups' threads spent "waiting" for actions and "stepping" environments.
@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
 
 
 class _Counters(NamedTuple):
-    """Counts so far: turns of the loop, gradient steps, seconds, and beginnings of the environments."""
+    """Counts so far: turns of the loop, gradient steps, seconds, and resets of all environments."""
 
     turns: int = 0
     gradients: int = 0

@@ -67,7 +67,7 @@ def external_steps(
       environment: the external environment.
       make_agent: `(spaces, hyper) -> Agent`; called with traced hyper-parameters.
       config: settings of the run.
-      hyper: the hyper-parameters; only the kind of the agent is read from them.
+      hyper: the hyper-parameters; their values do not matter here.
       schedule: `(hyper, progress) -> hyper`, the hyper-parameters at `progress` in [0, 1] of the budget.
     """
     agent_at = lambda hyper, progress: make_agent(spaces_of(environment), schedule(hyper, progress))

@@ -1,8 +1,8 @@
 """Training on functional environments, wholly inside XLA.
 
-One run is a pure function of a key and of hyper-parameters, and `vmap` makes it many. A run alternates environment
-steps with fixed parameters and blocks of gradient steps (`feelgood.training.learning`). Everything periodic depends on
-counts that all runs share, so that under `vmap` no branch is taken twice.
+One run is a pure function of a key and of hyper-parameters, and `vmap` makes many runs of it. A run alternates
+environment steps with fixed parameters and blocks of gradient steps (`feelgood.training.learning`). Everything periodic
+depends on counts that all runs share, so that under `vmap` only one branch of each condition runs.
 """
 
 from collections.abc import Callable
@@ -225,7 +225,7 @@ class _Storage(NamedTuple):
       code: zeros of the shape and dtype of an observation in code.
       replay_of: `agent -> Replay`, with priorities if the agent has them.
       store: `(episode, action, step, successor) -> Transition`.
-      with_start: `agent -> agent`, which sees the first observation in minibatches even if it is not stored.
+      with_start: `agent -> agent` whose minibatches have the first observation even if it is not stored.
     """
 
     code: Array

@@ -1,9 +1,9 @@
 """The learning block, the centre of both training loops.
 
-A block draws all its minibatches, because the replay stands still meanwhile. It cuts its gradient steps into stretches
-that end where the target network is due for an update. The target stands still during a stretch, so it evaluates the
-successors of the whole stretch at once; then one scan does the updates. After the last update the new priorities go
-back to the replay.
+A block draws all its minibatches at its start, because the replay does not change during the block. It cuts its
+gradient steps into stretches that end when the target network is due for an update. The target is constant during a
+stretch, so it evaluates the successors of the whole stretch at once; then one scan does the updates. After the last
+update the new priorities go back to the replay.
 """
 
 import math
@@ -38,12 +38,12 @@ def learn(
     """Does one block of `config.updates_per_block` gradient steps.
 
     Args:
-      key_batches: for the minibatches.
-      key_updates: for the updates.
+      key_batches: key of the minibatches.
+      key_updates: key of the updates.
       agent: the agent.
       replay: the functions of the replay.
       config: settings of the run.
-      state: of the agent, with a leading axis if there are several chains.
+      state: the agent's state, with a leading axis if there are several chains.
       data: the state of the replay; all chains share it.
       num_blocks: blocks before this one. It decides when the target is due, and must be the same for all runs of a
         `vmap`.

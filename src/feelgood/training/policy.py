@@ -172,8 +172,8 @@ class Policy:
         Args:
           num_episodes: number of episodes.
           seed: seed of the environments and of the agent's random choices.
-          max_steps: episodes are cut off after this number of steps, with a warning; by default after as many as in the
-            evaluations of its training, or 27,000.
+          max_steps: episodes are cut off after this number of steps, with a warning; by default the limit of the
+            evaluations in its training, or 27,000.
 
         Returns:
           Their returns, sums of raw rewards, (num_episodes,).
@@ -219,7 +219,7 @@ class Policy:
           seed: seed of the episode.
           max_steps: the recording ends after this number of steps at the latest.
           frames_per_second: speed of the recording if every step is shown; one frame is one step.
-          every: shows each `every`-th step only, at the same speed: the file is about as many times smaller.
+          every: shows each `every`-th step only, at the same speed; the file is about `every` times smaller.
 
         Returns:
           The return of the recorded steps.

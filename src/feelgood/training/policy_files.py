@@ -107,9 +107,9 @@ def find_policies(run: str | Path, kind: str = "policy") -> list[Path]:
     found = sorted(path.parent for path in (run / kind).rglob("policy.json"))
     found = found or sorted(path.parent for path in run.glob("seed-*/policy.json"))
     if not found:
-        why = ": no policy.json lies there" if run.is_dir() else ": there is no such folder"
+        why = ": it has no policy.json" if run.is_dir() else ": there is no such folder"
         if (run / "manifest.json").exists() and not store.read_study(run)["finished"]:
-            why = f" yet: its run is unfinished (feelgood resume {run} goes on with it)"
+            why = f" yet: its run is unfinished (continue it with feelgood resume {run})"
         raise ValueError(f"folder {run} holds no policy{why}")
     return found
 
@@ -226,7 +226,7 @@ def _environment(folder: Path, origin: Origin, about: Mapping[str, Any], allow_i
 
 
 def _as_now(about: dict[str, Any]) -> dict[str, Any]:
-    """A policy.json in today's names; earlier versions wrote "task" and the hyper-parameter "average"."""
+    """A policy.json with the current names; earlier versions wrote "task" and the hyper-parameter "average"."""
     about = {{"task": "environment"}.get(name, name): value for name, value in about.items()}
     if isinstance(about.get("hyper"), dict):
         about["hyper"] = {{"average": "average_decay"}.get(name, name): value for name, value in about["hyper"].items()}

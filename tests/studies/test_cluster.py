@@ -309,8 +309,8 @@ def test_a_task_is_interrupted_when_the_leading_process_stops(tmp_path):
     ("answer", "reason"),
     [
         (b"\0\0\6\4\0\0\0\0\0\0\5\0\0\x40\0", ""),  # a frame of settings
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "something else than Ray answers there"),
-        (b"", "something else than Ray answers there"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "something other than Ray answers there"),
+        (b"", "something other than Ray answers there"),
     ],
 )
 def test_an_address_is_checked_for_a_server_of_rays_kind(answer, reason):

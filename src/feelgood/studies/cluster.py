@@ -1,7 +1,7 @@
 """The engine that runs the tasks of a study on a Ray cluster.
 
-Tasks write their checkpoints into the study's folder where their node can reach it, in the same files as local runs.
-A task that is lost with its node, or stopped with the leading process, continues from there.
+Tasks write their checkpoints into the study's folder if their node can reach it, in the same files as local runs. A
+task that is lost with its node, or stopped with the leading process, continues from there.
 """
 
 import importlib
@@ -118,7 +118,7 @@ def _needs(room: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> di
 
 
 def _answer(ray: Any, handle: Any, name: str, head: "_Head") -> tuple[Any, str, bool] | None:
-    """The result of `node.work`; raises the task's error, or one that says why the task was lost."""
+    """The result of `node.work`; raises the task's error, or one with the reason why the task was lost."""
     try:
         return ray.get(handle)
     except ray.exceptions.RayTaskError as error:
@@ -224,7 +224,7 @@ def _silence(address: str) -> str:
             answer = connection.recv(9)
     except (OSError, OverflowError) as error:
         return str(error) or type(error).__name__
-    return "" if answer[3:4] == b"\4" else "something else than Ray answers there"
+    return "" if answer[3:4] == b"\4" else "something other than Ray answers there"
 
 
 class _Head:
@@ -269,7 +269,7 @@ class _Head:
 
 
 def _probe(ray: Any, node_id: str, folder: Path, token: str) -> Any:
-    """Starts a look from a node whether it can reach the folder."""
+    """Starts a task on a node that checks whether the node can reach the folder."""
     strategies = importlib.import_module("ray.util.scheduling_strategies")
     where = strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
     return ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=where)(node.is_unreached).remote(folder, token)

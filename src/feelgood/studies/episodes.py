@@ -18,7 +18,7 @@ def episode_config(agent: str, most_steps: int, period: int):
 
 
 def records(agent: str, batch: Any, config: Any) -> list[dict[str, Any]]:
-    """A batch, its config and the agent's options as plain records, for a hash of what the runs depend on."""
+    """A batch, its config and the agent's options as plain records, to hash everything that the runs depend on."""
     from feelgood import agents
 
     return [dataclasses.asdict(each) for each in (batch, config, agents.complete(agent, agents.Options()))]

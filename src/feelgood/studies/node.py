@@ -88,9 +88,9 @@ def _held(checkpoint: Path, token: str) -> Iterator[Path | None]:
 
 
 def _interrupt_when_stopped(marker: Path, token: str, ended: threading.Event) -> None:
-    """Interrupts the main thread when the marker holds another text than the token, unless the work has ended.
+    """Interrupts the main thread when the marker holds a text other than the token, unless the work has ended.
 
-    A marker that cannot be read may be a moment's trouble of a network.
+    A marker that cannot be read is ignored: the network may have failed for a moment.
     """
     while not ended.wait(0.5):
         if _read(marker) not in (token, ""):

@@ -1,4 +1,4 @@
-"""Files of a study: tables, Markdown and figures; and the course of studies of several parts."""
+"""Files of a study: tables, Markdown and figures; and how studies of several parts are run."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +21,8 @@ def run_parts(
 ) -> list[Path]:
     """Runs a study of several parts, or the rest of a stopped one, and returns the paths of its tables and figures.
 
-    `plans` and `figures` have functions for each part: of the options, and of the part's table. `as_markdown` makes the
-    text of `summary.md` from all tables; `note` is its last line.
+    For each part, `plans` has a function from the options to plans, and `figures` has functions from the part's table
+    to figures. `as_markdown` makes the text of `summary.md` from all tables; `note` is its last line.
     """
     import pandas as pd
 

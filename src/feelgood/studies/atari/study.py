@@ -42,8 +42,8 @@ class AtariStudy(SeedOptions):
     """quick: one game for 20,000 frames, minutes on two cores; a smoke test. paper: the paper's protocol in 300
     parallel environments; it and the following need a GPU. prioritized: the recommended protocol, with
     prioritised replay, bounded steps and pixels divided by 255. dopamine: the same with sticky actions, and episodes
-    that end with the game instead of a life. feel_good_weights, frictions: the paper's Figure 3, on Alien FG-ULMCDQN
-    with several feel-good weights and ULMCDQN with several frictions."""
+    that end with the game instead of a life. feel_good_weights, frictions: the paper's Figure 3 on Alien, for several
+    feel-good weights of FG-ULMCDQN or several frictions of ULMCDQN."""
     games: tuple[str, ...] = ()
     """Games, in ALE's spelling; the preset's if not given."""
     agents: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ class Entry(NamedTuple):
     Attributes:
       make: `(model, link, num_rounds, hyper) -> Algorithm`; hyper-parameters may be traced.
       grid: values of every hyper-parameter to try.
-      base: an algorithm that is tuned first, and whose values are taken where the grid has none; "" for none.
+      base: an algorithm that is tuned first; its values are used for hyper-parameters that the grid lacks. "" for none.
     """
 
     make: Callable[[Model, str, int, Hyper], Algorithm]
@@ -174,7 +174,7 @@ def constants(name: str) -> dict[str, float]:
 
 
 def problem(name: str, numbers: Hyper | None = None) -> tuple[Bandit, str]:
-    """The bandit of a name, with its `constants` as they are or as given, and the link of its rewards."""
+    """The bandit with this name, and the link of its rewards; `numbers` replace its `constants`."""
     if name == "linear-20d":
         return bandits.linear(), "identity"
     if name == "linear-40d":

@@ -36,7 +36,7 @@ def mala(model: Model, temperature: float, feel_good: FeelGood | None, *, correc
 
     Args:
       model: shape of the parameters.
-      temperature: of the proposal's noise; of the accept test only if `correct`.
+      temperature: temperature of the proposal's noise, and of the accept test if `correct`.
       feel_good: the feel-good term, or None.
       correct: whether the accept test is the one of MALA.
     """

@@ -46,8 +46,8 @@ class BanditsStudy(SeedOptions):
     """Problems: linear-20d, linear-40d, logistic-20d, wheel-0.5 to wheel-0.99, iris, wine, breast_cancer, digits,
     mushroom, magic, penbased, satimage; the preset's if not given."""
     algorithms: tuple[str, ...] = ()
-    """Names of algorithms; the preset's if not given: in default, neural ones on data sets only, and there with three
-    linear ones. Those that do not suit a problem are left out there."""
+    """Names of algorithms; the preset's if not given. The preset default runs neural algorithms on data sets only, next
+    to three linear ones. Algorithms that do not suit a problem are left out for it."""
     num_rounds: PresetInt = None
     """Number of rounds T; the preset's if not given."""
     num_seeds: PresetInt = None
@@ -116,7 +116,7 @@ def left_out(study: BanditsStudy) -> str:
 FILES = {
     **part_files(_DESCRIPTIONS),
     **figure_files("ranking", "regret by round of the best six, and the last regret of all"),
-    "summary.md": "tables for people",
+    "summary.md": "summary tables in Markdown",
 }
 
 

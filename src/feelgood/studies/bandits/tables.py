@@ -1,4 +1,4 @@
-"""Tables of the bandits study for people."""
+"""Summary tables of the bandits study in Markdown."""
 
 from collections.abc import Mapping
 

@@ -4,7 +4,7 @@ The experiments are `deep_sea`, `deep_sea_stochastic`, `cartpole_swingup`, `band
 `cartpole`, as in bsuite 0.3.6. Its other experiments, among them memory and MNIST, are left out. An agent has one
 setting, its default, in all of them.
 
-The runs of one agent in one experiment are one batch (of a deep sea, those of one size), which ends when the score can
+The runs of one agent in one experiment are one batch (for a deep sea, those of one size), which ends when the score can
 no longer change: when all runs have had their episodes, or solved their deep sea.
 """
 
@@ -40,7 +40,7 @@ class BsuiteStudy(SeedOptions):
     agents: tuple[str, ...] = ()
     """Agents; the preset's if not given."""
     num_episodes: PresetInt = None
-    """Episodes of a run where bsuite has 10,000, and a tenth of that where it has 1,000; the preset's if not given."""
+    """Episodes of a run if bsuite's budget is 10,000, and a tenth of that if it is 1,000; the preset's if not given."""
     num_seeds: int = 1
     """Number of seeds of every id; bsuite has one."""
     hyper: tuple[str, ...] = grouped("agent", ())
@@ -103,7 +103,7 @@ def speeds(runs: Any) -> str:
 
 @dataclass(frozen=True)
 class Batch:
-    """Runs of some ids of one experiment; of a deep sea, ids of one size."""
+    """Runs of some ids of one experiment; for a deep sea, ids of one size."""
 
     experiment: str
     numbers: tuple[int, ...]

@@ -23,8 +23,8 @@ def final_regret(curves: pd.DataFrame) -> pd.DataFrame:
 def exponents(table: pd.DataFrame) -> pd.DataFrame:
     """Powers of T, d and H by least squares in the logarithms, one fit per seed; mean and 95% interval over seeds.
 
-    T: cumulative regret over the last seven eighths of a run at the base size. d, H: final regret over sizes, at H the
-    same number of steps T = HK for all. d − 2: the same as d against the number of signs that a hypercube hides.
+    T: cumulative regret over the last seven eighths of a run at the base size. d, H: final regret over sizes, with the
+    same number of steps T = HK for all H. d − 2: the same as d, against the number of signs that a hypercube hides.
     """
     table = table.assign(signs=table["dimension"] - 2)
     base_d, base_h = (table[name].iloc[0] for name in ("dimension", "horizon"))

@@ -27,7 +27,7 @@ def draw_samplers(
       densities: two densities on the grid, (n, n) each, indexed [x, y]; the last is the target of the samplers.
       draws: (num_chains, 2) final positions for each sampler.
       distances: (len(steps),) distance of the chains to the target for each sampler.
-      steps: where the distances were measured.
+      steps: numbers of steps after which the distances were measured.
       floor: distance between two sets of exact draws of the same size.
       caption: one line that describes the runs.
     """

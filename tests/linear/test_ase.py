@@ -193,7 +193,7 @@ def test_the_potential_keeps_its_differences_where_data_abound():
 
 
 def test_laws_are_measured_only_where_they_are_known():
-    with pytest.raises(ValueError, match="keep_momentum must be False where a law is measured"):
+    with pytest.raises(ValueError, match="keep_momentum must be False if a law is measured"):
         _learner(keep_momentum=True, measure=lambda *stage: ())
 
 

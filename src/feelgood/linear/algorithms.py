@@ -1,7 +1,7 @@
 """Every row of the paper's Table 1, and three more algorithms.
 
 `ase_baoab` is LSVI-ASE with a splitting scheme of low friction whose momentum is kept from episode to episode;
-`ase_exact` samples exactly (δ = 0); `lsvi` does not explore at all.
+`ase_exact` samples exactly (δ = 0); `lsvi` does not explore.
 
 Each algorithm has constants that its theory sets from d, H and K: bonuses, noise, η, λ, β. A scale multiplies such a
 constant: at 1 it is the theory's, and tuning means choosing scales. So a choice made on one MDP carries over to others

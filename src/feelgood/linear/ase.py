@@ -19,8 +19,8 @@ class SamplingFacts(NamedTuple):
     """Facts about the sampling of an episode's values.
 
     Attributes:
-      num_gradients: of all stages together.
-      acceptance: mean over stages of the last proposal's.
+      num_gradients: gradients of all stages together.
+      acceptance: acceptance probability of the last proposal, averaged over stages.
       measured: the results of `measure`, stacked over stages; empty without it.
     """
 
@@ -44,7 +44,7 @@ def lsvi_ase(
 ) -> Learner:
     r"""LSVI-ASE with linear Q, the paper's Algorithm 1.
 
-    In each episode, backward over the stages h = H−1 … 0, J steps of a sampler move w_h, from where it was in the last
+    In each episode, backward over the stages h = H−1 … 0, J steps of a sampler move w_h, from its value in the last
     episode, through
 
         q_h(w) ∝ exp(−β [‖w‖²/(2σ²) + η Σ (r + max_a Q_{h+1}(s', a) − ⟨w, φ⟩)² − λ 1{h = 0} max_a ⟨w, φ(s₁, a)⟩]),
@@ -80,7 +80,7 @@ def lsvi_ase(
     d = features.shape[-1]
     prior_variance = prior_variance_of(features, horizon, loss_weight, feel_good_weight, prior_variance)
     if measure is not None and keep_momentum:
-        raise ValueError("keep_momentum must be False where a law is measured, as laws start from zero momentum")
+        raise ValueError("keep_momentum must be False if a law is measured, as laws start from zero momentum")
     beta = inverse_temperature
     scale, ridge = 2 * loss_weight * beta, beta / prior_variance
     sample = partial(_sample, scheme, num_updates, keep_momentum, measure)
@@ -129,7 +129,7 @@ def _sample(
     stage: Stage,
     start: SamplerState,
 ) -> tuple[SamplerState, SamplingFacts]:
-    """Samples a stage; returns where its chain ends, and facts."""
+    """Samples a stage; returns the end of its chain, and facts."""
     sampler = scheme.sampler(stage)
     begin = start if keep_momentum else sampler.init(start.params)
     end, num_gradients, acceptance = _run(key, sampler, stage.potential, begin, num_updates)
@@ -148,7 +148,7 @@ def _check(scheme: Scheme, features: Array, scale: Scalar, ridge: Scalar) -> Non
 def _run(
     key: PRNGKey, sampler: Sampler, potential: Potential, state: SamplerState, num_updates: int | Array
 ) -> tuple[SamplerState, Array, Array]:
-    """`num_updates` steps; returns where they end, the gradients they took, and the last acceptance."""
+    """`num_updates` steps; returns the final state, the gradients they took, and the last acceptance."""
 
     def advance(j, carry):
         state, num_gradients, _ = carry
@@ -184,13 +184,13 @@ def lsvi_ase_general(
 ) -> Learner:
     r"""Algorithm 1 with any differentiable Q(w; φ): the same loss, no closed forms.
 
-    Each transition seen often counts as often; as states are finite, the cost of an episode does not grow.
+    Each transition counts as often as it was seen; as states are finite, the cost of an episode does not grow.
 
     Args:
       features: φ, (S, A, d).
       horizon: H.
       value_function: Q.
-      sampler: any of this package, its step size as it is.
+      sampler: any sampler of this package; its step size is not scaled.
       num_updates: J, sampler steps per stage and episode.
       loss_weight: η > 0.
       feel_good_weight: λ ≥ 0.

@@ -74,16 +74,16 @@ def gradients_needed(
     """The least J for which some step size (and friction) brings the sampler's law within `target` in total variation.
 
     Laws are exact, in float64. For each J, τ and γ are searched on a grid in the logarithm, over the stable ones, which
-    closes in on its best point; of its points the total variation is taken of those that are nearest in Hellinger's
+    closes in on its best point. The total variation is computed only at the points that are nearest in Hellinger's
     distance, which costs far less. J is found by doubling and bisection, as the minimum falls with J.
 
     Args:
       scheme: the sampler.
       curvature: eigenvalues of the precision, (d,), all positive.
-      offset: of the starting point from the mean, in the same basis, (d,).
+      offset: offset of the starting point from the mean, in the same basis, (d,).
       target: ε in (0, 1).
       friction: γ; the best one if not given.
-      tolerance: of J, relative; 0 finds J itself.
+      tolerance: relative tolerance of J; 0 finds J itself.
       limit: the largest J tried.
 
     Examples:
@@ -137,7 +137,7 @@ def sweep(
     friction: Scalar | None = None,
     tolerance: Scalar = 0.01,
 ) -> list[dict[str, Any]]:
-    """Gradients needed where one of κ, d and ε moves and the others stay at `base`.
+    """Gradients needed if one of κ, d and ε varies and the others stay at `base`.
 
     Curvatures are those of `spectrum`. Every chain starts `shift` standard deviations of the target away from its mean,
     in each eigendirection: a warm start, as the last episode's draw is one where the posterior has moved little.

@@ -18,7 +18,7 @@ class CPSFacts(NamedTuple):
     Attributes:
       effective_share: effective sample size of the particles' masses over their number, in (0, 1].
       residual_error: estimate of the total variation distance to the joint posterior; see `residual_error`.
-      num_proposals: until one was accepted.
+      num_proposals: proposals until one was accepted.
     """
 
     effective_share: Array
@@ -44,8 +44,9 @@ def residual_error(log_masses: Array) -> Array:
 
         TV = E|W (1 + Var W − W)| / (2M) + o(1/M),
 
-    estimated from the particles at hand. It is as good as they are: weights that are rare and large may not be seen,
-    and it falls short unless M is well above 1/`effective_share`. With one particle the estimate is NaN.
+    estimated from the particles at hand. It is only as good as the particles: large, rare weights may be missing among
+    them, and the estimate is too small unless M is well above 1/`effective_share`. With one particle the estimate is
+    NaN.
 
     Args:
       log_masses: ln Z of each particle, (M,).

@@ -1,4 +1,4 @@
-"""ELEANOR: optimism over all stages at once, as the optimisation that it is."""
+"""ELEANOR: optimism over all stages at once, solved as an optimisation problem."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ class EleanorFacts(NamedTuple):
 
     Attributes:
       objective: the largest value of the first state that was found.
-      agreement: share of the starts that led there; the smaller, the more doubtful that it is the maximum.
+      agreement: share of the starts that led to it; if it is small, it is doubtful that this is the maximum.
     """
 
     objective: Array
@@ -31,7 +31,7 @@ def eleanor_values(model: Regression, radius: Scalar, offsets: Array) -> Array:
 
     Args:
       model: from `fit`.
-      radius: of the confidence sets, ‖ξ_h‖_{Λ_h} = radius · ‖u_h‖.
+      radius: radius of the confidence sets, ‖ξ_h‖_{Λ_h} = radius · ‖u_h‖.
       offsets: u, (H, d).
     """
     return value_iteration(model, _added(model, radius, offsets))
@@ -69,11 +69,11 @@ def eleanor(
 
     One ξ_h serves all states, so that values stay linear and the radius need not cover a class of bonuses. The maximum
     is sought in whitened coordinates, ξ_h = radius · L_h⁻ᵀu_h with ‖u_h‖ ≤ 1. Each step goes to the maximiser of the
-    linearised objective, u_h ← g_h/‖g_h‖ (projected gradient ascent with an unbounded step), or half as far after each
-    time that would lower the objective. Where P̂ ≥ 0 and nothing is truncated from above, the objective is convex in u
-    and full steps never lower it. Starts are the optimum for the policy of LSVI-UCB, u = 0 (greedy least squares),
-    the last episode's maximiser, and random points. It is a search, not a certificate: local maxima, about one per
-    policy, exist, and no efficient solution is known.
+    linearised objective, u_h ← g_h/‖g_h‖ (projected gradient ascent with an unbounded step); the step is halved each
+    time it would lower the objective. Where P̂ ≥ 0 and nothing is truncated from above, the objective is convex in u
+    and full steps never lower it. Starts are the optimum for the policy of LSVI-UCB, u = 0 (greedy least squares), the
+    last episode's maximiser, and random points. It is a search, not a certificate: local maxima, about one per policy,
+    exist, and no efficient solution is known.
 
     Values are truncated to [0, H − h], where the original constrains ‖w_h‖ instead.
 
@@ -83,7 +83,7 @@ def eleanor(
       radius: √α ≥ 0; `eleanor_radius` is the theory's.
       ridge: ρ > 0.
       num_starts: random starts in addition to the three others; may be 0.
-      num_ascent_steps: from each start.
+      num_ascent_steps: steps from each start.
 
     References:
       Zanette, Lazaric, Kochenderfer and Brunskill (2020), "Learning near optimal policies with low inherent Bellman

@@ -2,7 +2,7 @@
 
 At stages h > 1 of a linear MDP the conditional posterior is Gaussian and the law of the sampler's iterates is known, so
 δ is exact. At stage 1 the feel-good term bends the posterior at the ties between actions; there δ is enclosed between
-two certain bounds, which meet where one action leads clearly.
+two certain bounds, which meet if one action leads clearly.
 
 Samplers start from a point with zero momentum, as Algorithm 1 does with its warm start.
 """
@@ -56,7 +56,7 @@ def stage_error(
 def stage_error_of_modes(
     kernel: Kernel, curvature: Array, offset: Array, num_steps: ArrayLike, inverse_temperature: Scalar = 1.0
 ) -> Array:
-    """`stage_error` in the eigenbasis of P, where every mode is a problem of its own.
+    """`stage_error` in the eigenbasis of P, where the modes are separate problems.
 
     Args:
       kernel: the sampler's step.
@@ -105,16 +105,16 @@ def feel_good_error(
     - Target. dπ/dν_a = D/E D with D = exp(βλ max_b X_b⁺) ≥ 1, so TV(π, ν_a) ≤ 1 − 1/E D, and
       E D ≤ 1 + Σ_b (E exp(βλ X_b⁺) − 1), whose terms have a closed form. With two actions TV itself has one.
     - Chain. The chains coincide until an action other than a leads, so g_a ≤ Σ_j Σ_b P(X_b ≥ 0 at step j). And by
-      Girsanov's argument the paths differ by KL ≤ ½ c λ² Σ_j E ‖φ_lead − φ_a‖², whence g_a ≤ √(KL/2) (Pinsker) and
+      Girsanov's argument the paths differ by KL ≤ ½ c λ² Σ_j E ‖φ_lead − φ_a‖², so g_a ≤ √(KL/2) (Pinsker) and
       g_a ≤ √(1 − e^{−KL}) (Bretagnolle and Huber). Either argument may take over from the other: g_a is at most the
       second bound over the first i steps plus the first bound over the others, for any i. Here c = gᵀQ⁻¹g, where a
-      unit gradient moves (w, momentum) by g and Q is the covariance of a step's noise: τβ/2 for Langevin, τβ/2γ for
-      the Euler scheme of ULMC. c is infinite where the noise does not reach all that the gradient moves, as for BAOAB;
-      then a must lead from the start.
+      unit gradient moves (w, momentum) by g and Q is the covariance of a step's noise: τβ/2 for Langevin, τβ/2γ for the
+      Euler scheme of ULMC. c is infinite where the noise does not reach all that the gradient moves, as for BAOAB; then
+      a must lead from the start.
 
     Args:
-      kernel: the sampler's step, from `samplers.diagnostics`, with the same β. One that evaluates the gradient once a
-        step, where the step starts: all there do.
+      kernel: the sampler's step, from `samplers.diagnostics`, with the same β. It must evaluate the gradient once a
+        step, where the step starts, as all kernels there do.
       precision: P, (d, d), symmetric positive definite.
       mean: m, (d,).
       start: w⁰, (d,).
@@ -209,7 +209,7 @@ def _chain_error(
         departure = jnp.minimum(jnp.sum(leads), 1)
         square = jnp.minimum(jnp.sum(size * leads), jnp.max(size) * departure)
         departures = departures + departure
-        # No departures, no divergence, even where it is infinite for any.
+        # Without departures there is no divergence, even if c is infinite.
         divergence = divergence + jnp.where(square > 0, cost * square, 0)
         by_paths = jnp.minimum(jnp.sqrt(divergence / 2), jnp.sqrt(-jnp.expm1(-divergence)))
         return in_order((transition, noise), step), departures, divergence, jnp.minimum(best, by_paths - departures)

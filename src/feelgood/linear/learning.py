@@ -22,7 +22,7 @@ class Data(NamedTuple):
       gram: Σ φφᵀ per stage, (H, d, d).
       rewarded: Σ φ r, (H, d).
       arrived: Σ φ 1{s' = ·}, (H, d, S).
-      visits: how often each (s, a, s') was seen, (H, S, A, S).
+      visits: number of times that each (s, a, s') was seen, (H, S, A, S).
       rewards: Σ r of each (s, a), (H, S, A).
     """
 
@@ -48,7 +48,7 @@ class Learner(NamedTuple):
     Attributes:
       init: `() -> state` before the first episode.
       plan: `(key, state, data, first_state) -> Plan`; the policy of the episode is greedy in the plan's values.
-      check: `num_episodes -> None`; raises ValueError if a run of that length cannot go well.
+      check: `num_episodes -> None`; raises ValueError if a run of that length would fail.
     """
 
     init: Callable[[], Any]
@@ -64,7 +64,7 @@ class Curve(NamedTuple):
     """One entry per episode.
 
     Attributes:
-      regret: V*(s₁) − V^π(s₁), exact and not accumulated; NaN where the learner's values are not all numbers.
+      regret: V*(s₁) − V^π(s₁), exact and not accumulated; NaN if the learner's values are not all numbers.
       optimism: the learner's own value of s₁ minus V*(s₁).
       facts: the facts of the learner's plan.
     """
@@ -152,7 +152,7 @@ def random_start(mdp: LinearMDP) -> Start:
 
 
 def worst_start(mdp: LinearMDP) -> Start:
-    """An adversary: the state, of all, where the last policy fell furthest short; ties broken at random.
+    """An adversary: the state with the largest gap of the last policy; ties are broken at random.
 
     Examples:
       >>> import jax, jax.numpy as jnp
@@ -170,17 +170,17 @@ def worst_start(mdp: LinearMDP) -> Start:
 
 
 def learn(key: PRNGKey, mdp: LinearMDP, learner: Learner, num_episodes: int, start: Start | None = None) -> Curve:
-    """Runs a learner for K episodes. The whole curve is one `scan`; `jax.vmap` over keys makes many.
+    """Runs a learner for K episodes. The whole curve is one `scan`; `jax.vmap` over keys makes many curves.
 
     Args:
-      key: of the learner, the MDP and the first states.
-      mdp: where to learn.
+      key: key of the learner, the MDP and the first states.
+      mdp: the MDP.
       learner: any of this package, or yours.
       num_episodes: K.
       start: chooses first states; `random_start` if not given.
 
     Returns:
-      The regret of every episode. Each costs the same time, however many came before.
+      The regret of every episode. The cost of an episode does not grow.
 
     Examples:
       >>> import jax
@@ -222,7 +222,7 @@ def _learn(key: PRNGKey, mdp: LinearMDP, learner: Learner, num_episodes: int, st
         _, (actions, rewards, after) = jax.lax.scan(step, first, (uniforms, policy, cumulative, written.rewards))
         data = add_episode(data, mdp.features, jnp.concatenate([first[None], after]), actions, rewards)
         optimism = jnp.max(plan.values[0, first]) - best[first]
-        # A policy that is greedy in NaN is not a result.
+        # A policy that is greedy in NaN values is not a result.
         regret = jnp.where(jnp.all(jnp.isfinite(plan.values)), gaps[first], jnp.nan)
         return (data, plan.state, gaps), Curve(regret, optimism, plan.facts)
 

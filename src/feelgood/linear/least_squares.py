@@ -182,7 +182,7 @@ def opt_rlsvi(
       horizon: H.
       noise_scale: σ ≥ 0.
       lower: α_L > 0, width up to which the regression is trusted.
-      upper: α_U > α_L, width from which it is not; infinity makes it RLSVI, without the default.
+      upper: α_U > α_L, width from which it is not; infinity makes it RLSVI, without the default value.
       ridge: ρ > 0.
 
     Examples:
@@ -294,7 +294,7 @@ def lmc_lsvi(
     step_size: Scalar = 0.5,
     ridge: Scalar = 1.0,
 ) -> Learner:
-    r"""LMC-LSVI: J noisy gradient steps per stage and episode, from where the last episode ended.
+    r"""LMC-LSVI: J noisy gradient steps per stage and episode, from the last episode's weights.
 
         L_h(w) = Σ (r + V_{h+1}(s') − ⟨w, φ⟩)² + ρ‖w‖²,    w ← w − τ∇L_h(w) + √(2τ/β) ξ
 

@@ -304,14 +304,14 @@ def hypercube(dimension: int = 5, horizon: int = 5, gap: float = 0.8, seed: int 
     """The instance of the lower-bound literature: actions are corners of a cube, and one corner is a little better.
 
     In state "waiting" an action a ∈ {−1, 1}^(d−2) wins with probability (1 + gap·⟨σ_h, a⟩/(d−2))/(2H), σ_h a hidden
-    corner; a won episode pays 1 at every later stage. To find σ_h one must learn d − 2 signs per stage, each worth only
-    1/(d−2) of the gap.
+    corner; a won episode pays 1 at every later stage. To find σ_h one must learn d − 2 signs per stage, each of which
+    adds only 1/(d−2) of the gap.
 
     Args:
       dimension: d, at least 3 (2^(d−2) actions).
       horizon: H.
-      gap: in (0, 1].
-      seed: of the hidden corners.
+      gap: the advantage of σ_h, in (0, 1].
+      seed: seed of the hidden corners.
 
     References:
       Zhou, Gu and Szepesvári (2021), "Nearly minimax optimal reinforcement learning for linear mixture MDPs".

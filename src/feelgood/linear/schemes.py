@@ -71,8 +71,8 @@ class Scheme(NamedTuple):
 
     Attributes:
       sampler: `stage -> Sampler`.
-      kernel: `largest curvature -> Kernel` of the same sampler, where its law on a quadratic is known; else None.
-      check: `largest curvature of a run -> None`; raises ValueError where the step would be unstable.
+      kernel: `largest curvature -> Kernel` of the same sampler, if its law on a quadratic is known; else None.
+      check: `largest curvature of a run -> None`; raises ValueError if the step would be unstable.
     """
 
     sampler: Callable[[Stage], Sampler]
@@ -88,7 +88,7 @@ def _stable_below(factory: Callable[[Array], Kernel], largest: float) -> float:
 def _check_step(step_size: Scalar, factory: Callable[[Array], Kernel], unit: str, *others: Scalar) -> None:
     """Raises if a step is unstable on a quadratic of curvatures up to 1, with the largest stable one."""
     if any(isinstance(x, jax.core.Tracer) for x in (step_size, *others)):
-        return  # there is no value to look at yet
+        return  # there is no value to check yet
     with jax.ensure_compile_time_eval():
         step, limit = float(step_size), _stable_below(factory, 1.0)
     if step >= limit:
@@ -249,11 +249,11 @@ def exact() -> Scheme:
 def fixed(
     sampler: Sampler, step_size: Scalar | None = None, factory: Callable[[Array], Kernel] | None = None
 ) -> Scheme:
-    """Any sampler as it is, its step the same at every stage and episode.
+    """Any sampler unchanged, with the same step at every stage and episode.
 
     Args:
-      sampler: of this package, or yours.
-      step_size: its step, to be judged before a run; without it an unstable one shows as a regret of NaN.
+      sampler: a sampler of this package, or your own.
+      step_size: its step, which is checked before a run; if it is not given, an unstable step gives a regret of NaN.
       factory: `step_size -> Kernel`, the law of its steps on a quadratic (see `feelgood.samplers.diagnostics`).
 
     Examples:

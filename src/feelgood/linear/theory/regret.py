@@ -1,4 +1,4 @@
-"""Regret bounds, their terms, and the weights that they ask for."""
+"""Regret bounds, their terms, and the weights that they require."""
 
 import math
 from typing import NamedTuple
@@ -60,7 +60,7 @@ def prior_complexity(
     Args:
       dimension: d.
       horizon: H.
-      epsilon: ε > 0, in units of reward; the theorem wants b/K².
+      epsilon: ε > 0, in units of reward; b/K² in the theorem.
       prior_variance: σ²; √d H, the paper's, if not given.
       weight_norm: ρ, a number or one per stage; 2H√d if not given, as V ≤ H and ‖θ‖, ‖∫ f dμ‖ ≤ √d for |f| ≤ 1. (The
         paper's ‖μ(S)‖ ≤ √d covers only f = 1, which is not enough if μ is signed.)
@@ -188,7 +188,7 @@ def corollary_weights(
 def sampling_weights(
     episodes: ArrayLike, *, loss_weight: Scalar, feel_good_weight: Scalar, bound: Scalar, horizon: int
 ) -> np.ndarray:
-    """α_k = (η/4λ) b² H (k−1) + b: how much regret a unit of sampling error in episode k = 1, 2, … can cost.
+    """α_k = (η/4λ) b² H (k−1) + b: the most regret that a unit of sampling error in episode k = 1, 2, … can cost.
 
     The corollary's α_k = O(√(ln(dT)/K) H² k) leaves out the last term, which is the larger one while
     k < 4λ/(ηbH), about 10√K/H. Theorem 2 is not harmed: with its ε_k, Σ_k b H ε_k is of lower order.
@@ -294,7 +294,7 @@ def corollary_bound(
 
 
 def check_sizes(dimension: int, horizon: int, num_episodes: int = 1) -> None:
-    """d, H and K are counts, or a ValueError names the one that is not."""
+    """Requires that d, H and K are counts; a ValueError names the one that is not."""
     dimension = check_count("dimension", dimension)
     horizon = check_count("horizon", horizon)
     num_episodes = check_count("num_episodes", num_episodes)

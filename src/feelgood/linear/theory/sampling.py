@@ -21,7 +21,7 @@ class Curvature(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """How to run a sampler: step size τ, friction γ (zero where there is none) and number of steps N, arrays alike."""
+    """How to run a sampler: step size τ, friction γ (zero if there is none) and number of steps N, of one shape."""
 
     step_size: np.ndarray
     friction: np.ndarray
@@ -31,8 +31,8 @@ class Schedule(NamedTuple):
 def curvature(gram: Array, loss_weight: Scalar, prior_precision: Scalar) -> Curvature:
     """The curvature of a stage's loss and prior, ∇²(L − ln p₀) = 2ηG + ρI.
 
-    Theorem 2 asks it of the loss alone, which is flat in some direction until the features seen span the space; and of
-    a loss without feel-good term, whose kinks make stage 1 neither smooth nor convex.
+    Theorem 2 requires it of the loss alone, which is flat in some direction until the features seen span the space. It
+    also requires a loss without the feel-good term, whose kinks make stage 1 neither smooth nor convex.
 
     Args:
       gram: G = Σ_τ φ_τ φ_τᵀ, (d, d), positive semi-definite.
@@ -58,7 +58,7 @@ def allowed_error(
 ) -> np.ndarray:
     """The total variation that Theorem 2 grants each stage of episode k: ε_k = c · d √ln(dT) / (Hk).
 
-    Above 1, as in the first d√ln(dT)/H episodes, it asks for nothing at all.
+    Above 1, as in the first d√ln(dT)/H episodes, it is no requirement.
 
     Examples:
       >>> allowed_error(np.array([1, 2, 4]), 4, 2, 100).round(3).tolist()  # 2 · √ln 800, divided by the episode

@@ -44,7 +44,7 @@ class Objective:
 
     Attributes:
       per_transition: terms of shape (B,), one number ℓ_i for each transition of the batch.
-      per_posterior: scalar terms c that count once, however many data there are (a prior).
+      per_posterior: scalar terms c that count once, independently of the number of data (a prior).
       looks_at: fields of a batch that the terms evaluate `q` on, so that one call may serve them all; see `together`.
     """
 
@@ -132,7 +132,7 @@ def _check_term(losses: Array, batch_size: int) -> None:
 
 
 def together(q: OnlineQ, objective: Objective, batch: Minibatch) -> OnlineQ:
-    """A `q` that evaluates all that the objective looks at in one call, and hands out the parts.
+    """A `q` that evaluates all fields that the objective looks at in one call, and returns the parts.
 
     The values are those of `q`. A large network on a small batch takes about as long for three batches as for one.
 

@@ -59,8 +59,8 @@ def quantile_values(quantiles: Any) -> Array:
 def project(places: Array, probabilities: Array, atoms: ArrayLike) -> Array:
     """Moves mass from any places (..., K) to evenly spaced atoms z_1 < … < z_n, sharing it between the two nearest.
 
-    Result m_i = Σ_k p_k·max(0, 1 − |clip(x_k, z_1, z_n) − z_i|/(z_2 − z_1)), shape (..., n). The mean stays as it is
-    where no place lies beyond the atoms.
+    Result m_i = Σ_k p_k·max(0, 1 − |clip(x_k, z_1, z_n) − z_i|/(z_2 − z_1)), shape (..., n). The mean is unchanged if
+    no place lies beyond the atoms.
 
     Examples:
       >>> import jax.numpy as jnp
@@ -179,7 +179,7 @@ def quantile_td(*, double: bool = False, kappa: Scalar = 1.0) -> Objective:
 
     Args:
       double: whether the online network picks the action that the target network values.
-      kappa: κ, where the Huber loss becomes linear.
+      kappa: κ, at which the Huber loss becomes linear.
 
     Examples:
       >>> from feelgood import objectives

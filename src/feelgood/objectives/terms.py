@@ -19,7 +19,7 @@ def td_looks_at(double: bool) -> frozenset[str]:
 
 
 def _members(array: Array, like: Array) -> Array:
-    """Views (B,) as (B, 1) where action values carry an axis of members."""
+    """Views (B,) as (B, 1) if action values have an axis of members."""
     return array.reshape(array.shape + (1,) * (like.ndim - 2))
 
 
@@ -113,17 +113,18 @@ def td(
     discount_powers: Array | None = None,
     action_gap: Scalar | None = None,
 ) -> Objective:
-    """Temporal-difference error of `td_errors`; members of an ensemble add up. How many steps: see the replay.
+    """Temporal-difference error of `td_errors`; members of an ensemble add up. The replay sets the number of steps.
 
     With a `perturbation` σ, member m regresses on rewards r + σ·z_m with z_m ~ N(0, 1) fixed for each transition and
-    member. The minimiser is then a draw from a posterior instead of its mode: for a linear model with Gaussian prior,
-    whose draw anchors the member, and reward noise σ, exactly so. The spread of members shrinks like 1/√n with data.
+    member. The minimiser is then a draw from a posterior instead of its mode. This is exact for a linear model with
+    reward noise σ and a Gaussian prior, a draw of which anchors the member. The spread of members shrinks like 1/√n
+    with data.
 
     Args:
       loss: "squared" is δ², with no ½ (the released code); "huber" is ½δ² up to |δ| = h and h·(|δ| − ½h) beyond, with
         h = `huber_width`.
       double: whether the online network picks the action that the target network values.
-      huber_width: h, where the Huber loss becomes linear.
+      huber_width: h, at which the Huber loss becomes linear.
       perturbation: σ ≥ 0, in the unit of rewards; needs the `slot` of each transition. None for none.
       discount_powers: (M,) powers of the discount, one for each member; see `td_errors`. None for 1.
       action_gap: κ ≥ 0, how far to widen the gap between the best and other actions; see `td_errors`. None for 0.
@@ -176,10 +177,11 @@ def feel_good(
       weight: λ ≥ 0; may be traced.
       per: "transition" gives every transition such a term for the start of its episode (the released code); "posterior"
         counts their mean over the batch once, as the paper's L₀ is counted.
-      at: where to be optimistic: "first_observation", the paper's s₁, or "observation", each replayed observation.
+      at: observations to be optimistic about: "first_observation", the paper's s₁, or "observation", each replayed
+        observation.
       values: `outputs -> action values`, see `feelgood.networks.Network`.
-      num_observations: how many observations of a minibatch to look at; their mean stands for the others. The order of
-        a minibatch is random, so this is unbiased, and it saves most of the term's cost. None for all.
+      num_observations: number of observations of a minibatch to evaluate; their mean stands for the others. The order
+        of a minibatch is random, so this is unbiased, and it saves most of the term's cost. None for all.
 
     Examples:
       >>> import jax.numpy as jnp

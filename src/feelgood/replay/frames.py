@@ -40,7 +40,7 @@ class Arrival(NamedTuple):
       is_first: bool; an episode begins with this frame.
       action: the action on the frame before; meaningless if `is_first`.
       reward: the reward of that action; meaningless if `is_first`.
-      terminated: bool; this frame is terminal. A truncated episode shows only in the next `is_first`.
+      terminated: bool; this frame is terminal. A truncation is visible only in the next `is_first`.
     """
 
     frame: Any

@@ -1,8 +1,8 @@
 """A ring of transitions in fixed arrays inside XLA, sampled as n-step transitions.
 
 A transition carries its true successor and the first observation of its episode. So samples stay right after a
-truncation, and after the ring has overwritten the beginning of an episode. Observations are stored as they are given,
-in a code or not. Samples are uniform, or in proportion to priorities; see `feelgood.replay.sampling`.
+truncation, and after the ring has overwritten the beginning of an episode. Observations are stored as given, encoded or
+not. Samples are uniform, or in proportion to priorities; see `feelgood.replay.sampling`.
 """
 
 from collections.abc import Callable

@@ -20,7 +20,7 @@ from feelgood.typing import Array, Normal, Params, PRNGKey, Scalar
 
 
 class AdaptiveBiasState(NamedTuple):
-    """Moving averages m of the gradient and v of its square, and where they are corrected the number of updates."""
+    """Moving averages m of the gradient and v of its square, and the number of updates if they are corrected."""
 
     first_moment: Params
     second_moment: Params
@@ -47,16 +47,17 @@ def adaptive_bias(
     exp(−β·U) stationary; the bias trades the law for speed on badly scaled losses.
 
     Args:
-      bias_factor: a, any finite number; 0 leaves the gradient as it is.
+      bias_factor: a, any finite number; 0 leaves the gradient unchanged.
       first_decay: α₁ in [0, 1).
       second_decay: α₂ in [0, 1). The paper uses 0.99, its released code 0.999.
-      epsilon: ε > 0. Gradients well above it, or above √ε where it is under the root, move parameters by a, however
-        large they are; those well below in proportion. If it is much smaller than the gradients, the bias has full
-        size even where gradients are pure noise, and convolutional features can die of it (docs/atari-settings.md).
+      epsilon: ε > 0. Gradients well above it, or above √ε if it is under the root, move parameters by a, independently
+        of their size; gradients well below it move them in proportion. If it is much smaller than the gradients, the
+        bias has full size even where gradients are pure noise, and convolutional features can die of it
+        (docs/atari-settings.md).
       epsilon_in_root: True for √(v + ε) as in the paper, False for √v + ε as in its released code. Both have
         ε = 1e-8, which stands for gradients of 1e-4 in the one and of 1e-8 in the other.
       corrected: whether m and v are divided by 1 − α₁ᵗ and 1 − α₂ᵗ after t updates, as in Adam. In the paper and its
-        code they are not: as v starts from 0 and fills slowly, the first parameters move too fast, by a factor of
+        code they are not: as v starts from 0 and grows slowly, the first steps are too large, by a factor of
         (1 − α₁ᵗ)/√(1 − α₂ᵗ), which for α₂ = 0.999 is at most 6.6 and still 2.2 after 230 updates.
       bound: c > 0. The biased gradient of an array is scaled down to a root mean square of c·|a| if it has a larger
         one. A gradient that suddenly grows is up to 1/√(1 − α₂) times as large as √v, and a squared error has no

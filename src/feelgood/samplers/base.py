@@ -27,7 +27,7 @@ class Info(NamedTuple):
     """The record of one step, the same for every sampler.
 
     Attributes:
-      potential: U where the step first evaluated it; NaN for samplers that do not evaluate U.
+      potential: U at the point where the step first evaluated it; NaN for samplers that do not evaluate U.
       acceptance: probability with which the last proposal was accepted; 1 for samplers that never reject.
       num_gradients: gradients of U evaluated in this step.
       num_rejections: proposals rejected in this step.
@@ -51,10 +51,10 @@ class Sampler(NamedTuple):
       init: `params -> state`.
       step: `(key, state, potential) -> (state, info)`. The potential is an argument, so it may change from step to
         step (another minibatch, a new target network); nothing of it is cached in the state.
-      transform: the same sampler as an Optax gradient transformation, where it needs only one gradient at the
-        current parameters; None where it must evaluate the potential elsewhere. See `to_optax`.
-      fixed: `potential -> Sampler`, the same sampler for a potential that never changes, where it then needs fewer
-        gradients: the state keeps U and its gradient. `sample` uses it. None where it would save nothing.
+      transform: the same sampler as an Optax gradient transformation, if it needs only one gradient at the current
+        parameters; None if it must evaluate the potential elsewhere. See `to_optax`.
+      fixed: `potential -> Sampler`, the same sampler for a potential that never changes, if it then needs fewer
+        gradients because the state keeps U and its gradient. `sample` uses it. None if it would save nothing.
     """
 
     init: Callable[[Params], SamplerState]
@@ -159,9 +159,9 @@ def first_order(init: Callable, update: Callable) -> Sampler:
     """Builds a sampler from `init(params) -> memory` and `update(gradient, memory, params, *, key, **extra)`.
 
     The update returns an increment and the new memory, as in Optax. It computes in float32 at least: gradient,
-    parameters and memory are float32 also where the parameters are float16 or bfloat16, and the increment is rounded
-    to the parameters' dtype at the end. Increment and memory keep their dtypes for hyper-parameters of any dtype, so
-    that a chain can be scanned.
+    parameters and memory are float32 even if the parameters are float16 or bfloat16, and the increment is rounded to
+    the parameters' dtype at the end. Increment and memory keep their dtypes for hyper-parameters of any dtype, so that
+    a chain can be scanned.
     """
 
     def wide_init(params: Params):
@@ -183,7 +183,7 @@ def to_optax(sampler: Sampler) -> optax.GradientTransformationExtraArgs:
     other transformations like any optimiser.
 
     Raises:
-      TypeError: for samplers that evaluate the potential at other points than the current one (`mala`, `hmc`,
+      TypeError: for samplers that evaluate the potential at points other than the current one (`mala`, `hmc`,
         `proximal`) or that do not use gradients at all (`exact_gaussian`, `exact_feel_good`).
 
     Examples:
@@ -222,9 +222,9 @@ def sample(
       key: randomness of the whole chain.
       sampler: any sampler of this package.
       potential: U, held fixed along the chain.
-      params: where the chain starts: a pytree of floating-point arrays, or a number. Leaves that are not arrays or not
-        floating-point (functions and counters in a model of Equinox, say) are not changed, and `potential` gets them in
-        their places.
+      params: the start of the chain: a pytree of floating-point arrays, or a number. Leaves that are not arrays or not
+        floating-point (such as functions and counters in a model of Equinox) are not changed, and `potential` gets them
+        in their places.
       num_steps: steps taken after the burn-in.
       burn_in: steps taken first, whose positions are not returned.
       thin: keep every `thin`-th position only.

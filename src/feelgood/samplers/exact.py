@@ -1,4 +1,4 @@
-"""Exact draws where the posterior is known: Gaussians, with and without a feel-good term.
+"""Exact draws from known posteriors: Gaussians, with and without a feel-good term.
 
 Their arguments define the target; `step` ignores its potential, which may be None. They are for linear Q, and the
 reference for approximate samplers.

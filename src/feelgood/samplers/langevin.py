@@ -15,7 +15,7 @@ from feelgood.typing import Array, Normal, Params, PRNGKey, Scalar
 
 
 def thermal_noise(key: PRNGKey, params: Params, inverse_temperature: Scalar, normal: Normal) -> Params:
-    """Draws a standard normal per parameter, divided by √β. At a β known to be infinite nothing is drawn."""
+    """Draws a standard normal per parameter, divided by √β. If β is an infinite Python float, nothing is drawn."""
     if isinstance(inverse_temperature, float) and math.isinf(inverse_temperature):
         return jax.tree.map(jnp.zeros_like, params)
     scale = jnp.sqrt(1 / inverse_temperature)
@@ -41,7 +41,7 @@ def langevin(
       step_size: τ > 0, or a schedule: a function of the number of steps taken.
       inverse_temperature: β > 0; infinity gives gradient descent.
       drift: an Optax transformation whose output replaces ∇U(w), as `adam_langevin` does with
-        `adaptive_bias`. The noise stays as it is, so any other drift than the gradient changes the stationary law.
+        `adaptive_bias`. The noise is unchanged, so any drift other than the gradient changes the stationary law.
       normal: the generator of standard normals, `normal(key, shape, dtype)`.
 
     Examples:

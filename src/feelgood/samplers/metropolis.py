@@ -85,7 +85,7 @@ def mala(step_size: StepSize, inverse_temperature: Scalar = 1.0, *, normal: Norm
         accept with min{1, exp(−β [U(w') − U(w)]) · q(w | w') / q(w' | w)},
         log q(w' | w) = −β ‖w' − w + τ ∇U(w)‖² / (4τ)
 
-    Two gradients a step, or one where the potential is fixed, as in `sample`.
+    Two gradients a step, or one if the potential is fixed, as in `sample`.
 
     Args:
       step_size: τ > 0, or a schedule: a function of the number of steps taken.
@@ -137,8 +137,8 @@ def hmc(
         L times:  P ← P − h/2 ∇U(w),  w ← w + hP,  P ← P − h/2 ∇U(w)
         accept with min{1, exp(−β [H(w', P') − H(w, P)])},    H(w, P) = U(w) + ‖P‖²/2
 
-    L + 1 gradients a step, or L where the potential is fixed, as in `sample`. With L = 1, step √(2τ) and no jitter it
-    is `mala` with step τ.
+    L + 1 gradients a step, or L if the potential is fixed, as in `sample`. With L = 1, step √(2τ) and no jitter it is
+    `mala` with step τ.
 
     Trajectories of one fixed length resonate: a mode of curvature p with Lτ√p near a multiple of π returns to where it
     started, or to its mirror image, and does not mix, while nearly all proposals are accepted. A random step for each

@@ -30,7 +30,7 @@ class ScheduledState(NamedTuple):
 
 
 def schedulable(factory: Factory) -> Factory:
-    """Lets the first argument of a factory, `step_size`, be a schedule: a function of the number of steps taken.
+    """Allows the first argument of a factory, `step_size`, to be a schedule: a function of the number of steps taken.
 
     The sampler of each step is the factory's at that step's size, so its memory must not depend on the size.
     """

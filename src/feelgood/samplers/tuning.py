@@ -17,9 +17,9 @@ def largest_curvature(key: PRNGKey, potential: Potential, params: Params, *, num
     give M to about a relative log(d)/(2k) in the worst case, and far better where the largest eigenvalue stands out.
 
     Args:
-      key: of the random start.
+      key: key of the random start.
       potential: U.
-      params: where the curvature is measured. Near the mode it describes the posterior.
+      params: the point at which the curvature is measured. Near the mode it describes the posterior.
       num_iterations: k ≥ 1.
 
     Examples:
@@ -48,9 +48,9 @@ def largest_curvature(key: PRNGKey, potential: Potential, params: Params, *, num
     return jax.lax.fori_loop(0, int(num_iterations), iterate, (start, jnp.zeros_like(optax.tree.norm(start))))[1]
 
 
-# For curvature M, friction γ, inverse temperature β and d parameters. Of the unadjusted samplers half the largest
-# stable step on a quadratic; of `underdamped_exact` half of the Euler scheme's, which it exceeds. For `mala`, `hmc` and
-# `proximal` the scaling with d that keeps acceptance away from zero.
+# For curvature M, friction γ, inverse temperature β and d parameters. For the unadjusted samplers, half the largest
+# stable step on a quadratic; for `underdamped_exact`, half that of the Euler scheme, whose limit is smaller. For
+# `mala`, `hmc` and `proximal`, the scaling with d that keeps acceptance away from zero.
 _STEPS = {
     "langevin": lambda m, friction, beta, d: 1 / m,
     "underdamped": lambda m, friction, beta, d: jnp.minimum(friction / m, 2 / friction) / 2,
@@ -74,22 +74,23 @@ def suggest_step_size(
     inverse_temperature: Scalar = 1.0,
     num_iterations: int | float = 50,
 ) -> Array:
-    """A step size with which a sampler is stable where U curves as it does at `params`.
+    """A step size at which a sampler is stable for the curvature of U at `params`.
 
     For the unadjusted samplers it is at most half the largest stable step on a quadratic with that curvature. For
     `mala`, `hmc` and `proximal` it shrinks with the number d of parameters as acceptance requires, as d^(−1/3),
-    d^(−1/4) and 1/d. It is a first guess: halve it if `Info.diverged` is set, or if draws at half the step have
-    another law.
+    d^(−1/4) and 1/d. It is a first guess: halve it if `Info.diverged` is set, or if draws at half the step have a
+    different law.
 
     Args:
       sampler: name of the factory: "langevin", "underdamped", "underdamped_exact", "underdamped_splitting",
         "adaptive_underdamped" (its law without the adaptive bias), "mala", "hmc" or "proximal".
-      key: of the power iteration in `largest_curvature`.
+      key: key of the power iteration in `largest_curvature`.
       potential: U.
-      params: where the curvature is measured, best near the mode; as in `sample`, also a model of Equinox.
+      params: the point at which the curvature is measured, best near the mode; may be a model of Equinox, as in
+        `sample`.
       friction: γ > 0 of the underdamped samplers.
       inverse_temperature: β > 0.
-      num_iterations: of the power iteration.
+      num_iterations: iterations of the power iteration.
 
     Examples:
       >>> import jax, jax.numpy as jnp

@@ -1,8 +1,8 @@
 """Diagnostics of chains from draws alone: autocorrelation, effective sample size and agreement of chains.
 
 Draws have shape (chains, steps, ...) and a single chain (steps, ...); statistics are taken for each entry of the
-trailing axes on its own. Where all draws of an entry are equal its statistics are NaN. Of draws that are a pytree,
-as `samplers.sample` gives them, they are a pytree too.
+trailing axes on its own. If all draws of an entry are equal, its statistics are NaN. If draws are a pytree, as those of
+`samplers.sample`, statistics are a pytree too.
 """
 
 import math
@@ -30,7 +30,7 @@ def autocorrelation(x: Any) -> Any:
 
 
 def autocorrelation_time(x: Any) -> Any:
-    """The number of steps that carry as much information as one independent draw.
+    """The number of steps that have as much information as one independent draw.
 
     τ = 1 + 2 Σ_{t≥1} ρ_t, the sum cut off as in `effective_sample_size`.
 
@@ -44,7 +44,7 @@ def autocorrelation_time(x: Any) -> Any:
 
 
 def effective_sample_size(draws: Any) -> Any:
-    """How many independent draws would estimate the mean as well as these.
+    """The number of independent draws that would estimate the mean as well as these.
 
     ESS = chains · steps / τ, with τ = −1 + 2 Σ_k Γ_k over Geyer's initial monotone sequence: Γ_k = ρ_{2k} + ρ_{2k+1},
     cut before the first Γ_k ≤ 0 and made non-increasing. Over several chains ρ_t = 1 − (W − γ̄_t)/V, with W the mean
@@ -68,7 +68,7 @@ def split_rhat(draws: Any) -> Any:
     """Whether chains, each cut into halves, agree: R̂ = √(V/W), near 1 if they do.
 
     V = (1 − 1/n)W + Var(means) estimates the variance from above and W, the mean variance within the halves of length
-    n, from below. Of an odd number of steps the middle one is left out.
+    n, from below. If the number of steps is odd, the middle one is left out.
 
     Args:
       draws: (chains, steps, ...), at least 4 steps, or a pytree of such; one chain is enough.
@@ -80,7 +80,7 @@ def split_rhat(draws: Any) -> Any:
 
 
 def _of_each(statistic: Callable[[Array], Array], name: str, draws: Any, leading: int) -> Any:
-    """The statistic of each array of a pytree; a list of numbers is an array, functions and words stay as they are."""
+    """The statistic of each array of a pytree; a list of numbers is an array; functions and text are unchanged."""
     one = lambda leaf: leaf if callable(leaf) or isinstance(leaf, str) else statistic(_as_draws(name, leaf, leading))
     is_array = lambda x: isinstance(x, list) and not any(hasattr(leaf, "shape") for leaf in jax.tree.leaves(x))
     return jax.tree.map(one, draws, is_leaf=is_array)
@@ -119,7 +119,7 @@ def _autocovariance(x: Array, axis: int) -> Array:
 
 
 def _unless_stuck(draws: Array, variance: Array) -> Array:
-    """The variance, or NaN where all draws are equal: rounding in their mean would pass for a variance."""
+    """The variance, or NaN if all draws are equal: rounding in their mean would look like a variance."""
     return jnp.where(jnp.any(draws != draws[:1, :1], axis=(0, 1)), variance, jnp.nan)
 
 

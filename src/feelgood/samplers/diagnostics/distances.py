@@ -16,7 +16,7 @@ from feelgood.typing import Array
 
 Law: TypeAlias = GaussianLaw | tuple[ArrayLike, ArrayLike]
 
-# Of the contour in `total_variation`. At twice this spacing quadrature errs by 1e-11 in the worst cases found.
+# Spacing of the contour in `total_variation`. At twice this spacing, quadrature errs by 1e-11 in the worst cases found.
 _SPACING = 0.07
 _LARGEST_TILT = math.pi / 8
 _PHASE_SCALE = 6.0
@@ -110,7 +110,7 @@ def total_variation(p: Law, q: Law) -> Array:
 
 
 def total_variation_of_modes(shift: Array, scale: Array) -> Array:
-    """The total variation between N(μ, diag σ²) and N(0, I): `total_variation` where the variables are changed already.
+    """The total variation between N(μ, diag σ²) and N(0, I): `total_variation` after its change of variables.
 
     It spares the cubic cost of that change and its rounding, so the error does not depend on any condition number.
 

@@ -1,7 +1,8 @@
 """The exact law of a sampler's iterates on a quadratic potential U(w) = ½ (w−m)ᵀP(w−m).
 
 There every sampler without rejections is linear with Gaussian noise, and in the eigenbasis of P the modes do not mix
-(see `kernels`). So the law after any number of steps, and the law the iterates settle to, are known without sampling.
+(see `kernels`). So the law after any number of steps, and the law the iterates converge to, are computed without
+sampling.
 """
 
 from collections.abc import Callable
@@ -39,7 +40,7 @@ def law_after(
     initial_covariance: ArrayLike | None = None,
     initial_momentum: GaussianLaw | tuple[ArrayLike, ArrayLike] | None = None,
 ) -> GaussianLaw:
-    """The law of the positions after `num_steps` steps, a million as fast as ten.
+    """The law of the positions after `num_steps` steps; a million steps are as fast as ten.
 
     n steps of a mode are again affine, with Aⁿ and Qₙ = Σ_{k<n} Aᵏ Q Aᵏᵀ, both found by repeated doubling over the
     binary digits of n. Modes i, j that start correlated stay so: S_ij becomes Aᵢⁿ S_ij Aⱼⁿᵀ (+ Qₙ where i = j).
@@ -84,7 +85,7 @@ def law_after(
 
 
 def stationary_law(kernel: Kernel, mean: ArrayLike, precision: ArrayLike) -> GaussianLaw:
-    """The law the positions settle to: mean m and, per mode, the S that solves S = A S Aᵀ + Q.
+    """The law the positions converge to: mean m and, per mode, the S that solves S = A S Aᵀ + Q.
 
     Args:
       kernel: the sampler's step.
@@ -105,7 +106,7 @@ def stationary_law(kernel: Kernel, mean: ArrayLike, precision: ArrayLike) -> Gau
 
 
 def spectral_radius(kernel: Kernel, precision: ArrayLike) -> Array:
-    """Largest |eigenvalue| of A(p) over the modes; the iterates settle to a law if and only if it is below 1."""
+    """Largest |eigenvalue| of A(p) over the modes; the iterates converge to a law if and only if it is below 1."""
     return jnp.max(_radius(kernel.affine(_modes(precision)[0])[0]))
 
 
@@ -154,7 +155,7 @@ def _modes(precision: ArrayLike) -> tuple[Array, Array]:
     precision = jnp.asarray(precision)
     if precision.ndim != 2 or precision.shape[0] != precision.shape[1]:
         raise ValueError(f"precision must be a square matrix, got shape {precision.shape}")
-    if precision.shape == (1, 1):  # one mode by itself needs no search for it
+    if precision.shape == (1, 1):  # a single mode needs no search
         return precision[0], jnp.ones_like(precision)
     curvature, basis = jnp.linalg.eigh(precision)
     return curvature, basis

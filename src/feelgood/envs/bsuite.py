@@ -1,7 +1,7 @@
 """bsuite's bandit, catch, cart-pole, swing-up and mountain car, step for step (Osband et al., 2020).
 
-Observations have bsuite's shapes and no bounds where bsuite gives none. As in bsuite, the end of the time is a terminal
-state. bsuite's deep sea is `feelgood.envs.deep_sea`; Gymnasium's tasks of the same names, which differ, are in
+Observations have bsuite's shapes, and no bounds if bsuite gives none. As in bsuite, the state at the time limit is
+terminal. bsuite's deep sea is `feelgood.envs.deep_sea`; Gymnasium's tasks of the same names, which differ, are in
 `feelgood.envs.control`.
 
 References:
@@ -23,7 +23,7 @@ _FLOAT = np.dtype(np.float32)
 
 
 def _ended(observation: Array, reward: ArrayLike, end: ArrayLike) -> Step:
-    """A step that ends its episode, if it does, in a terminal state."""
+    """A step whose episode ends, if it does, in a terminal state."""
     return Step(observation, jnp.asarray(reward, jnp.float32), jnp.asarray(end, bool), jnp.zeros((), bool))
 
 

@@ -64,7 +64,7 @@ def pole_accelerations(force: Array, angle: Array, spin: Array) -> tuple[Array, 
 def cart_pole(max_episode_steps: int = 500) -> Environment:
     """Builds CartPole-v1: a pole on a cart, pushed left or right; reward 1 a step until it falls or leaves.
 
-    Observations are (x, ẋ, θ, θ̇). An episode ends where |x| > 2.4 or |θ| > 12°.
+    Observations are (x, ẋ, θ, θ̇). An episode ends if |x| > 2.4 or |θ| > 12°.
 
     Examples:
       >>> import jax, jax.numpy as jnp

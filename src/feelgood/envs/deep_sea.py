@@ -1,8 +1,8 @@
 """Deep sea: a diver who must go right at every one of N steps, against a small cost, to reach a treasure.
 
 A grid of N × N cells (Osband et al., 2019, after bsuite). An episode starts top left and sinks one row a step; "right"
-and "left" move one column, and which of the two actions is which differs from cell to cell. Uniform play finds the
-treasure once in 2^N episodes; every policy that does not is paid at most 0.
+and "left" move one column, and the action that moves right differs from cell to cell. Uniform play finds the treasure
+once in 2^N episodes; every policy that does not find it has a return of at most 0.
 """
 
 from typing import Any, NamedTuple

@@ -110,7 +110,7 @@ def two_armed(rewards: tuple[float, float] = (-1.0, 1.0)) -> Diagnostic:
 
 
 def observation_reward() -> Diagnostic:
-    """One step, observation o = ±1 at random, reward o·action: does the agent look? Q(o) = (0, o).
+    """One step, observation o = ±1 at random, reward o·action: does the agent react to its observation? Q(o) = (0, o).
 
     Examples:
       >>> observation_reward().greedy_actions(0.5).tolist()  # of the observations -1 and 1
@@ -128,7 +128,7 @@ def observation_reward() -> Diagnostic:
 
 
 def credit() -> Diagnostic:
-    """Two steps, the first action is the reward of the second step: does credit travel back?
+    """Two steps, the first action is the reward of the second step: is credit passed back?
 
     Observations are (time, first action as ∓1): Q(0, 0) = (0, discount), Q(1, −1) = (0, 0), Q(1, 1) = (1, 1).
 

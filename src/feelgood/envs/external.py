@@ -99,9 +99,9 @@ def atari(
     on reset. Evaluation always plays full games with raw rewards.
 
     Args:
-      game: in ALE's spelling, "alien" or "ms_pacman".
+      game: name in ALE's spelling, such as "alien" or "ms_pacman".
       sticky: probability that an action is repeated; 0.25 in Dopamine's protocol.
-      life_loss: whether an episode of training ends with a life. The game itself goes on.
+      life_loss: whether an episode of training ends with a life. The game itself continues.
       clip_rewards: whether rewards of training are replaced by their sign.
       full_action_space: all 18 actions instead of the game's own.
       pixel_scale: factor of the pixels, 0 to 255; 1 in the released code, 1/255 in most others.
@@ -177,7 +177,7 @@ def gym_environment(name: str, *, vectorization: str = "sync", **settings: Any) 
     """A Gymnasium environment with discrete actions, by its registered name.
 
     Args:
-      name: such as "CartPole-v1".
+      name: registered name, such as "CartPole-v1".
       vectorization: "sync" steps the environments one after the other, "async" each in its own process.
       settings: keyword arguments of `gymnasium.make`.
     """
@@ -204,7 +204,7 @@ def gym_environment(name: str, *, vectorization: str = "sync", **settings: Any) 
 
 
 def _make_alone(name: str, settings: dict[str, Any]) -> gymnasium.Env:
-    """Makes an environment. A process of its own leaves signals to the training process, and ends later on SIGTERM."""
+    """Makes an environment. In its own process it leaves signals to the training process, and ends later on SIGTERM."""
     if multiprocessing.parent_process() is not None:
         os.setpgrp()
         for signum in SIGNALS:
@@ -218,8 +218,8 @@ def _make_alone(name: str, settings: dict[str, Any]) -> gymnasium.Env:
 def vector_environment(make: Callable[[int, bool], VectorEnv], name: str = "custom") -> ExternalEnvironment:
     """An external environment from your own `make(num_envs, training) -> gymnasium.vector.VectorEnv`.
 
-    Observations may be of any space of fixed size. Whole numbers from 0 on are stored as they are, and agents see
-    one-hot vectors; other spaces than boxes are flattened. Images are scaled, and agents see their channels first; see
+    Observations may be of any space of fixed size. Whole numbers from 0 on are stored unchanged, and agents see one-hot
+    vectors; spaces other than boxes are flattened. Images are scaled, and agents see their channels first; see
     `feelgood.envs.images`.
 
     Raises:

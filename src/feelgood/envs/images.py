@@ -14,10 +14,10 @@ SMALLEST_SIDE = 36
 
 
 def image_decoder(space: gymnasium.spaces.Box) -> Callable[[Any], Array] | None:
-    """`stored -> observation`, with channels first and values divided by their bound; None if it is no such image.
+    """`stored -> observation`, with channels first and values divided by their bound; None for other spaces.
 
     An image has three axes, two of them with at least 36 pixels. Gymnasium's own order, (height, width, channels),
-    becomes (channels, height, width), the order of the networks. Without a finite bound, values stay as they are.
+    becomes (channels, height, width), the order of the networks. Without a finite bound, values are unchanged.
     """
     if len(space.shape) != 3 or sorted(space.shape)[1] < SMALLEST_SIDE:
         return None

@@ -1,4 +1,4 @@
-"""Whole numbers as observations: stored as they are, decoded to one-hot vectors."""
+"""Whole numbers as observations: stored unchanged, decoded to one-hot vectors."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The rules that an environment must keep to be trained on."""
+"""The rules that an environment must keep, so that agents can be trained on it."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -228,7 +228,7 @@ def _same(one: Any, other: Any) -> None:
 
 
 def _step(env: Any, action: int) -> Any:
-    """The answer of a step; wrappers of Gymnasium unpack it before it can be looked at."""
+    """The answer of a step; wrappers of Gymnasium unpack it before it can be checked."""
     whole = "step must return (observation, reward, terminated, truncated, info)"
     try:
         answer = env.step(action)

@@ -153,7 +153,7 @@ def over(trunk: Any, make_head: Callable[[int], Any], *, gradient_scale: float =
     Args:
       trunk: a model from observations to features, such as `nature_convolutions`.
       make_head: `num_features -> model` from features to outputs.
-      gradient_scale: factor on the gradient that reaches the trunk; 1/M where M heads share it.
+      gradient_scale: factor on the gradient that reaches the trunk; 1/M if M heads share it.
     """
     return Over(trunk, make_head(_num_features(trunk)), gradient_scale)
 
@@ -170,7 +170,7 @@ def nature_cnn(
 
     Args:
       key: randomness of the initial weights.
-      observation_shape: (stack, height, width) of one observation. Pixels enter as they are: nothing is scaled here.
+      observation_shape: (stack, height, width) of one observation. Pixels are not scaled here.
       num_actions: length of the output.
       hidden: width of the dense layer.
       dense: `(key, num_inputs, hidden, num_actions) -> model` of the part after the convolutions; `noisy_mlp` for
@@ -205,13 +205,13 @@ def implicit_quantiles(
     function of the return of action a is Z_τ(o, a) = f(ψ(o) ∘ φ(τ))_a.
 
     Called with a key, the fractions τ are drawn uniformly for each observation of a batch; without one they are
-    the midpoints (i + ½)/N. The call takes another number of them as `num_fractions`.
+    the midpoints (i + ½)/N. A call can set their number by `num_fractions`.
 
     Args:
       key: randomness of the initial weights of φ.
       trunk: ψ, a model from observations to features.
       make_head: `num_features -> f`, a model from features to one number for each action.
-      num_fractions: N, where a call names no other.
+      num_fractions: N, unless a call gives another number.
       num_cosines: length of the embedding of a fraction.
     """
     num_fractions = check_count("num_fractions", num_fractions)
@@ -282,7 +282,7 @@ def normalized_mlp(
     Hidden layers start as those of `random_prior`. The last layer starts at 0, so that a network with a prior starts as
     its prior (see `with_prior`). The size of the first layer does not change its normalised outputs, but a step of Adam
     moves them in inverse proportion to it. So a small `input_scale` makes the features of an input learn faster, which
-    pays for one-hot inputs: each of them is seen rarely, and its weights serve no other.
+    helps for one-hot inputs: each of them is seen rarely, and its weights serve no other input.
 
     Args:
       key: randomness of the initial weights.

@@ -49,8 +49,8 @@ class Network(NamedTuple):
     Attributes:
       init: `key -> (params, frozen)`, both pytrees of arrays.
       apply: `(params, frozen, observation, key=None) -> outputs`, as learning uses it.
-      values: `outputs -> action values`, for outputs with any leading axes; the mean where outputs are distributions.
-      act: `apply` as acting uses it where that differs, say with fewer quantiles; None where it is the same.
+      values: `outputs -> action values`, for outputs with any leading axes; the mean if outputs are distributions.
+      act: `apply` for acting if it differs, for example with fewer quantiles; None if it is the same.
       is_large: whether one call on several batches is much faster than several calls, as for convolutions on a GPU.
     """
 
@@ -64,9 +64,9 @@ class Network(NamedTuple):
 def network(make_model: Callable[[PRNGKey], Any], values: Callable[[Any], Array] = _identity) -> Network:
     """Turns `make_model(key) -> model` into pure functions; `values` maps the model's output to action values.
 
-    A model is any Equinox module, called with observations of any leading axes, and with `key=` where it draws
-    something. A module for one observation, as those of `equinox.nn` are, is one inside a module of your own whose
-    `__call__` is `jnp.vectorize(self.one, signature="(i)->(a)")(observation)`.
+    A model is any Equinox module, called with observations of any leading axes, and with `key=` if it draws random
+    numbers. To use a module for single observations, such as those of `equinox.nn`, store it as `self.one` in your own
+    module whose `__call__` is `jnp.vectorize(self.one, signature="(i)->(a)")(observation)`.
 
     Examples:
       >>> import jax

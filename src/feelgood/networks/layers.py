@@ -19,7 +19,7 @@ def cut(flat: Array, counts: Sequence[int]) -> list[Array]:
 class OneHot(eqx.Module):
     """One-hot vectors as the indices of their ones; an index past the end stands for a vector of zeros.
 
-    A dense layer looks up a row of its weights for each, where a matrix product would add up all rows.
+    A dense layer looks up one row of its weights for each vector, instead of a matrix product with all rows.
     """
 
     index: Array
@@ -55,7 +55,7 @@ class Dense(eqx.Module):
 class NoisyDense(eqx.Module):
     """x ↦ x·(M + S∘ε_in ε_outᵀ) + m + s∘ε_out with ε = f(noise), f(z) = sign(z)·√|z|, and noise = 0 for None.
 
-    Computed as x·M + ((x∘ε_in)·S)∘ε_out + …, so that a `vmap` over noise has no weights of its own for each draw.
+    Computed as x·M + ((x∘ε_in)·S)∘ε_out + …, so that a `vmap` over noise needs no copy of the weights for each draw.
     """
 
     weight: Array

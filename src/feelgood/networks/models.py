@@ -99,7 +99,7 @@ class Over(eqx.Module):
 
 
 class Categorical(eqx.Module):
-    """Logits of a distribution over atoms for each action, (..., actions, atoms), from a model of as many outputs."""
+    """Logits of a distribution over atoms for each action, (..., actions, atoms), from actions·atoms outputs."""
 
     model: Any
     num_atoms: int = eqx.field(static=True)

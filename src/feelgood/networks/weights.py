@@ -44,7 +44,7 @@ def he_weights(model: Any) -> Any:
 
 
 def with_init(model: Any, init: str) -> Any:
-    """Gives a fresh model the weights that it is to start with: PyTorch's, `zero_biases` of these, or `he_weights`.
+    """Sets the initial weights of a fresh model: PyTorch's, `zero_biases` of these, or `he_weights`.
 
     Examples:
       >>> from feelgood import networks

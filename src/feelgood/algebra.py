@@ -16,7 +16,7 @@ LARGEST_UNROLLED = 32
 
 
 def cholesky(matrix: Array) -> Array:
-    """The lower triangular L with L Lᵀ = matrix, (d, d); NaN where there is none."""
+    """The lower triangular L with L Lᵀ = matrix, (d, d); NaN if there is none."""
     d = matrix.shape[-1]
     if d > LARGEST_UNROLLED:
         return jnp.linalg.cholesky(matrix)

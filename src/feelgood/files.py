@@ -23,7 +23,7 @@ def atomically(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Has the new name of a file reach the disk, if the system can."""
+    """Writes the new name of a file to the disk, if the system can."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -33,7 +33,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def open_own(path: Path | str, flags: int) -> int:
-    """Opens a file for writing, but never another one through a symbolic link.
+    """Opens a file for writing; does not follow symbolic links.
 
     Raises:
       ValueError: if `path` is a symbolic link.

@@ -8,8 +8,8 @@ Each number is an elementwise function of the key and of its own index i, so a d
     x = √(−2·ln u)·sin(π·t/2)                     Box and Muller, 1958, one of the two coordinates
 
 Half a circle is enough: sin(π·t/2) has the law of a coordinate of a uniform point on the circle. The other coordinate
-is not used: two halves joined do not make one loop, and measure no faster. So every number has a block of its own, no
-two share a radius, and a shorter draw is the beginning of a longer one.
+is not used: joining both coordinates takes two loops and was measured to be no faster. So every number has a block of
+its own, no two share a radius, and a shorter draw is the beginning of a longer one.
 
 Statistics. Thirteen rounds are the fewest for which the authors of Threefry-2x32 know of no statistical flaw (JAX uses
 twenty). |x| ≤ √(62·ln 2) = 6.56; the frequency of |x| > z is right to 0.1 % up to z = 5.5 and to 1 % up to z = 6. u and
@@ -17,7 +17,7 @@ t are rounded to float32, and from there x has a relative error below 4·10⁻�
 words are the same on every platform; x can differ in its last bits where compilers fuse multiply and add differently.
 
 Cost. About 2 to 3 ns a number on one x86-64 core with AVX-512 or AVX2, and 8 ns with 128-bit vectors, which is 4 to 7
-times less than `jax.random.normal` on the same core; `benchmarks/noise.py` measures it.
+times faster than `jax.random.normal` on the same core; `benchmarks/noise.py` measures it.
 """
 
 import functools
@@ -47,8 +47,8 @@ def normal(key: PRNGKey, shape: tuple[int, ...] = (), dtype=jnp.float32) -> Arra
     Args:
       key: one key of any JAX generator; only its words are used.
       shape: of the result, at most 2³² numbers.
-      dtype: float32, or float16 and bfloat16, which round the float32 draw. Any other type, float64 among them, is
-        left to `jax.random.normal`, at its cost.
+      dtype: float32, or float16 and bfloat16, which round the float32 draw. For any other type, such as float64,
+        `jax.random.normal` is called, at its cost.
 
     Examples:
       >>> import jax

@@ -137,7 +137,7 @@ def listening() -> Iterator[None]:
 
 
 def _forget_wakeup() -> None:
-    """In a forked process: its signals are not those of its parent."""
+    """Stops listening in a forked process: its signals are not those of its parent."""
     if _Request.is_listening:
         _Request.is_listening = False
         with suppress(ValueError):

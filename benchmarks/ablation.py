@@ -1,8 +1,8 @@
-"""The recommended agent with one part changed at a time, on problems that ask for different things.
+"""The recommended agent with one part changed at a time, on problems that require different abilities.
 
-DeepSea asks for deep exploration without loops, the one-hot grid for exploration among loops, `cost_grid` for the same
-where every step costs 1, the N-chain for a way past a small reward, cart-pole and mountain car for control, bsuite's
-swing-up for exploration that costs more than doing nothing. Every setting runs on tuning seeds (1,000,000 and up); the
+DeepSea requires deep exploration without loops, the one-hot grid exploration among loops, `cost_grid` the same with a
+cost of 1 for every step, the N-chain a way past a small reward, cart-pole and mountain car control, and bsuite's
+swing-up exploration that costs more than doing nothing. Every setting runs on tuning seeds (1,000,000 and up); the
 default was chosen from such a table. Scores are the mean return of the last ten evaluations; on DeepSea also the runs
 that solve it by bsuite's rule, checked every 25 episodes, and their median number of episodes. Best on a GPU.
 

@@ -27,7 +27,7 @@ from feelgood.training.external_steps import external_steps
 
 
 class Kept:
-    """Emulators that are made once and used again and again: a hundred take some 12 seconds to make."""
+    """Emulators that are made once and reused: a hundred take some 12 seconds to make."""
 
     def __init__(self, env, pool):
         self.env, self.pool = env, pool
@@ -101,7 +101,7 @@ def device_alone(environment, make, config, hyper):
 
 
 def whole(environment, make, config, hyper, folder):
-    """Frames a second of training in the steady state; where a turn's seconds go, and those of a group's step."""
+    """Frames a second of training in the steady state; the seconds of each part of a turn, and of a group's step."""
     marks = []
     outcome = train(environment, make, config, hyper, 0, report=marks.append, folder=folder)
     # The first period has compilation in it.
@@ -122,10 +122,10 @@ def main():
     parser.add_argument("--num-draws", type=int, default=50)
     parser.add_argument("--num-chains", type=int, default=1)
     parser.add_argument("--capacity", type=int, default=1_000_000)
-    parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement, about")
+    parser.add_argument("--seconds", type=float, default=8.0, help="approximate seconds of each measurement")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--evaluate", action="store_true", help="with the evaluations of a real run")
-    parser.add_argument("--checkpoints", action="store_true", help="keep the run on disk while it goes")
+    parser.add_argument("--checkpoints", action="store_true", help="write the run to disk while it trains")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
 
@@ -187,7 +187,9 @@ def main():
             f"   {value / medians['emulators']:.0%} of the emulators alone, {value / bound:.0%} of the slower of both"
         )
         print(shares if name in trainings else "")
-    print("where a turn's time goes in the last repeat, in ms (receive: waits for emulators, and for the actions that")
+    print(
+        "time of the parts of a turn in the last repeat, in ms (receive: waits for emulators, and for the actions that"
+    )
     print("these wait for; act, learn: starts these); the work of a group during one of its steps")
     for name, (parts, group) in details.items():
         print(f"  {name:10s} " + ", ".join(f"{part} {1e3 * value:.2f}" for part, value in parts.items()), end="; ")

@@ -26,7 +26,7 @@ FRAMES_PER_SECOND = {1: 59_700, 2: 66_700}  # of one H200 with 16 cores, by runs
 
 
 def nap(seconds, progress, checkpoint):
-    """A task: sleeps, and returns when it began and ended in a table as large as a batch of 100 runs has."""
+    """A task: sleeps, and returns the times of its start and end in a table as large as that of a batch of 100 runs."""
     import numpy as np
     import pandas as pd
     from ray import get_runtime_context
@@ -110,7 +110,7 @@ def nchain_plans():
 
 
 def makespan(plans, num_devices):
-    """Time of all plans if a device takes the next task of the plan that is ready and has most left."""
+    """Time of all plans if a device takes the next task of the ready plan with the most work left."""
     ready, free, later, now = [list(plan) for plan in plans], num_devices, [], 0.0
     while ready or later:
         ready.sort(key=sum)

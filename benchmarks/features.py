@@ -31,8 +31,8 @@ HALL = 13.3  # mean brightness of Venture's pictures: above it the hall, below i
 def play(game, num_steps, seed):
     """Frames (steps, environments, 84, 84) and the events of each step.
 
-    Freeway: clipped rewards of play that goes up six times in seven. Venture: where a room is entered, in play that
-    holds each action for up to 24 steps.
+    Freeway: clipped rewards of play that goes up six times in seven. Venture: entries into a room, in play that holds
+    each action for up to 24 steps.
     """
     task = atari(game)
     env, rng = task.make(NUM_ENVS, True), np.random.default_rng(seed)
@@ -120,7 +120,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--game", choices=("freeway", "venture"), default="freeway")
     parser.add_argument("--num-updates", type=int, default=3000)
-    parser.add_argument("--num-steps", type=int, default=0, help="of play in each environment; 0: 2000, Venture 5000")
+    parser.add_argument("--num-steps", type=int, default=0, help="steps in each environment; 0: 2000, Venture 5000")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--rules", choices=RULES, nargs="+", default=RULES)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1e-8, 1.5e-4], help="values of λ where released")
@@ -129,7 +129,7 @@ def main():
     )
     parser.add_argument("--inverse-temperature", type=float, default=1e16, help="β of the sampler; next to no noise")
     parser.add_argument(
-        "--hyper", nargs="*", default=[], help="others of the sampler, as in friction=100 bias_factor=1"
+        "--hyper", nargs="*", default=[], help="other hyper-parameters of the sampler, as in friction=100 bias_factor=1"
     )
     parser.add_argument("--pixel-scale", type=float, default=1 / 255, help="factor of the pixels")
     parser.add_argument("--init", choices=INITS, default="torch", help="weights that networks start with")

@@ -1,4 +1,4 @@
-"""Kernels of XLA's gradient steps on one GPU: how long each runs, and how long the GPU waits between them.
+"""Kernels of XLA's gradient steps on one GPU: the time of each, and the idle time of the GPU between them.
 
     python benchmarks/gpu_profile.py [--runs 4096 256] [--output profile.csv]
 

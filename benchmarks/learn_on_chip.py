@@ -2,13 +2,13 @@
 
 XLA launches several kernels for each gradient step and moves the sampler's state through memory between them. Here one
 program keeps the state of its run on the chip and does all steps of a stretch between two target updates: forward and
-backward pass, noise and sampler. It computes what a `scan` of `Agent.update` computes, with the same normals, for
+backward pass, noise and sampler. It computes the same results as a `scan` of `Agent.update`, with the same normals, for
 
 - an MLP with two hidden layers on vectors, or on codes that stand for a thermometer or for a one-hot vector,
 - the squared TD error with plain or double targets, and the feel-good term,
 - the samplers of `RULES`, in the released form.
 
-Where there is no GPU, the kernel runs in Pallas' interpreter, which is slow and serves tests.
+Without a GPU, the kernel runs in Pallas' interpreter, which is slow and serves tests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ def learn_on_chip(
     *,
     interpret: bool | None = None,
 ) -> tuple[SamplerState, Array]:
-    """Does the K gradient steps of a stretch for one run; `vmap` makes it many.
+    """Does the K gradient steps of a stretch for one run; `vmap` runs many.
 
     Args:
       plan: static settings.
@@ -48,7 +48,7 @@ def learn_on_chip(
       batches: the minibatches, with leading axes (K, B). `first_observation` may have (K, 1) instead, for all
         transitions. There are no importance weights.
       next_values: (K, B, A), the target network's values at the next observations.
-      interpret: whether to use Pallas' interpreter; by default where there is no GPU.
+      interpret: whether to use Pallas' interpreter; by default if there is no GPU.
 
     Returns:
       The new state, and the potential before each step, (K,).

@@ -1,4 +1,4 @@
-"""How many episodes a second each algorithm for linear MDPs plays, and whether late episodes cost more than early ones.
+"""Episodes per second of each algorithm for linear MDPs, and whether late episodes cost more than early ones.
 
     python benchmarks/linear.py [SEEDS [EPISODES [ALGORITHM ...]]]        default 64 2000, all algorithms, on all cores
 

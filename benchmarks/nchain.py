@@ -1,4 +1,4 @@
-"""How fast FG-ULMCDQN trains on the N-chain inside XLA, where the time goes, and how it grows.
+"""Speed of FG-ULMCDQN on the N-chain inside XLA, the time of each part, and how the time grows.
 
     python benchmarks/nchain.py [LENGTH [RUNS]]        default 25 20
 
@@ -138,7 +138,7 @@ def growth():
 
 
 def worker(num_cores):
-    """Trains chunk after chunk, each when a line comes in, and prints how long it took."""
+    """Trains a chunk for each line of input, and prints the time that it took."""
     os.sched_setaffinity(0, range(num_cores))
     jax.config.update("jax_num_cpu_devices", num_cores)
     config = FunctionalConfig(num_steps=100_000, replay_ratio=4.0)

@@ -1,8 +1,9 @@
 """The default agent against DQN on small external tasks that a newcomer might bring.
 
 The default's setting was chosen on tuning seeds of grids, a key and door, CartPole and MountainCar inside XLA, among
-other problems. Tuning seeds of Acrobot chose the limit of its action gap, the four rooms one rule, the corridor
-nothing. In tasks such as corridor_100 the rewards are multiplied; CliffWalking chose how large losses are scaled.
+other problems. The limit of its action gap was chosen on tuning seeds of Acrobot, and one rule on the four rooms; the
+corridor was not used. In tasks such as corridor_100 the rewards are multiplied; the scaling of large losses was chosen
+on CliffWalking.
 
 Mean return of the last three evaluations of each seed, for each agent with its defaults. Every task is a plain
 Gymnasium environment. The whole suite takes tens of minutes on two cores; name tasks to run fewer.
@@ -20,7 +21,7 @@ import feelgood
 
 
 class Rooms(gymnasium.Env):
-    """A square of cells, start in one corner, reward 1 in the other; with a key, only after it was fetched.
+    """A square of cells, start in one corner, reward 1 in the other; with a key, only after the key was fetched.
 
     Args:
       size: cells in a row.

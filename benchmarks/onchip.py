@@ -6,7 +6,8 @@ FG-ULMCDQN on the N-chain learns from a fixed replay, without environment steps.
 evaluates the target network on them, does its gradient steps and copies the parameters to the target; both paths share
 all but the gradient steps. "Alone" repeats the gradient steps on one set of minibatches. Paths take turns, and medians
 are reported. Differences are those of the parameters after one block from XLA's with products in float32, without and
-with noise; both paths draw the same numbers. Those of XLA itself, with its default precision, show what to expect.
+with noise; both paths draw the same numbers. The differences of XLA itself, with its default precision, are a
+reference.
 
 A variant is held:num_warps:tile_rows:precision[:num_stages], see `onchip_kernel.Plan`. All variants run at
 the first number of runs, and the fastest ones at the others.

@@ -41,9 +41,9 @@ class Plan(NamedTuple):
         of a "one_hot" vector.
       double: whether the online network picks the action that the target network values.
       feel_good: whether there is a feel-good term.
-      precision: of matrix products, a name in `PRECISIONS`; the interpreter always uses float32.
-      held: what stays in registers between two steps: "all", "params" or "none". The rest is in global memory, where
-        the caches of the GPU hold it.
+      precision: precision of matrix products, a name in `PRECISIONS`; the interpreter always uses float32.
+      held: state that stays in registers between two steps: "all", "params" or "none". The rest is in global memory,
+        where the caches of the GPU hold it.
       tile_rows: most rows of the first layer in a tile, a power of two of at least 16.
       num_warps: warps of a program.
       num_stages: stages of Triton's software pipeline.
@@ -108,8 +108,8 @@ RULES: dict[str, Callable[[Mapping[str, Array]], Rule]] = {
 class _Tile(NamedTuple):
     """A block of the flat vector that has the given `shape` and begins at `start`, in rows of `width` numbers.
 
-    Only the first `used` entries along each axis are parameters; the others are 0. `zero` is a 0 that the compiler does
-    not know: the indices then differ from step to step for it, and it does not keep them in registers.
+    Only the first `used` entries along each axis are parameters; the others are 0. `zero` is a 0 that is not constant
+    to the compiler: it then treats the indices as different in every step, and does not keep them in registers.
     """
 
     start: int

@@ -3,8 +3,8 @@
     python benchmarks/onehot.py [--sizes 10 50] [--agents ensemble_dqn dqn]
 
 Each step has its gradient step. The same agents get the same observations as indices, as in training, or as vectors.
-Adam moves all parameters at every step, so its part grows with N² whatever the products cost. CPU seconds on one core,
-medians of interleaved rounds.
+Adam moves all parameters at every step, so its cost grows with N² independently of the products. CPU seconds on one
+core, medians of interleaved rounds.
 """
 
 import argparse

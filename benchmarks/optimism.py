@@ -1,4 +1,4 @@
-"""How high the feel-good term lifts values where nothing is earned, by its weight λ.
+"""Increase of values by the feel-good term without rewards, by its weight λ.
 
 python benchmarks/optimism.py
 

@@ -4,12 +4,12 @@
         [--environments DIR] [--draw DIR]
 
 Every package runs in a process of its own, `benchmarks/peers_worker.py`: feelgood with this Python, each peer in a
-virtual environment that is made on first use, with pinned versions. All have one core: CartPole is measured on one, the
-other rows on another at the same time, where there are two. Repeats are interleaved; a cell is the median with the
+virtual environment that is made on first use, with pinned versions. All have one core: if there are two, CartPole is
+measured on one and the other rows on the other at the same time. Repeats are interleaved; a cell is the median with the
 range in brackets, and a ratio is the median of the ratios of the repeats, above 1 if feelgood is better. Seconds are
 CPU seconds of the process, so other load on the machine counts little. Compilation is excluded and has columns of its
-own in the CSV file, which holds every repeat. `--draw` measures nothing: it prints the table and draws the figure of
-an earlier run.
+own in the CSV file, which holds every repeat. `--draw` measures nothing: it prints the table and draws the figure of an
+earlier run.
 """
 
 import argparse
@@ -33,7 +33,7 @@ WORKER = Path(__file__).with_name("peers_worker.py")
 COMMAND = "`python benchmarks/peers.py`"
 COLUMNS = ("section", "task", "size", "unit", "lower_is_better", "peer", "function", "repeat", "feelgood", "theirs")
 COLUMNS += ("own_compile", "their_compile", "hardware", "note")
-# Of peers, in figures; feelgood is red.
+# Colours of peers in figures; feelgood is red.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#000000", "#CC79A7", "#56B4E9", "#7F7F7F", "#332288", "#999933")
 LABELS = {"feelgood": "feelgood", "stable-baselines3": "Stable-Baselines3", "cleanrl": "CleanRL's dqn_jax"}
 LABELS |= {
@@ -175,7 +175,7 @@ def measure(row: Row, own: Worker, peer: Worker, quick: bool) -> list[dict]:
 
 
 def number(value: float) -> str:
-    """Three digits that count, and no exponent."""
+    """Three significant digits, and no exponent."""
     if not math.isfinite(value):
         return "not reached"
     if value >= 100:
@@ -191,7 +191,7 @@ def summary(values: list[float]) -> str:
 
 
 def ratio(lines: list[dict]) -> float:
-    """Median of how many times better feelgood is, below 1 if the peer is better; NaN where a goal is not reached."""
+    """Median factor by which feelgood is better, below 1 if the peer is better; NaN if a goal is not reached."""
     ratios = []
     for line in lines:
         own, theirs = float(line["feelgood"]), float(line["theirs"])
@@ -235,7 +235,7 @@ def comparisons(lines: list[dict]) -> str:
         what = f"{task}: {unit}{lower}"
         body.append((what, mine, "; ".join(cells), numbers, same[0]["hardware"], command, status(ratios)))
         command = "the same"
-    return table(("what", "ours", "peer", "ratio", "hardware", "command", "status"), body)
+    return table(("task", "ours", "peer", "ratio", "hardware", "command", "status"), body)
 
 
 def growth(lines: list[dict]) -> str:
@@ -249,7 +249,7 @@ def growth(lines: list[dict]) -> str:
         name = f"{same[0]['peer']} `{same[0]['function']}` {summary(theirs)}"
         what = f"{same[0]['task']}: {unit}"
         body.append((what, summary(own), name, f"{ratio(same):.2f}", f"{mine}; {peer}"))
-    return table(("what", "ours", "peer", "ratio", "cost relative to one: ours; peer"), body)
+    return table(("task", "ours", "peer", "ratio", "cost relative to one: ours; peer"), body)
 
 
 def report(lines: list[dict], skipped: list[str]) -> str:

@@ -23,7 +23,7 @@ def main():
     os.environ["JAX_NUM_CPU_DEVICES"] = str(len(cores))
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what packages print does not mix with the answers
+    os.dup2(2, 1)  # output of packages does not mix with the answers
     for line in sys.stdin:
         request = json.loads(line)
         name, answer = request["task"], {}

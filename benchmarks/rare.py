@@ -47,7 +47,7 @@ def play(task, num_steps, num_envs):
 
 
 def stacks(arrivals):
-    """Observations that a room is entered after, and 600 others."""
+    """Observations just before a room is entered, and 600 others."""
     frames, rewards = (np.array([getattr(one, field) for one in arrivals]) for field in ("frame", "reward"))
     earned = sum(rewards[ahead : len(rewards) - SPAN + ahead] for ahead in range(1, SPAN + 1))
     before, others = (np.argwhere(where) for where in (earned > 0, earned == 0))

@@ -1,8 +1,8 @@
 """The default agent against DQN in the rooms of navix, a JAX form of MiniGrid: a held-out test of its one setting.
 
-None of these rooms chose anything in either agent; both have their defaults for functional environments, and navix has
-its own: seven actions, 100 steps an episode, reward 1 at the goal, 0 otherwise. So the return is the success rate.
-Observations are symbols of cells, (height, width, 3): of the whole room, or where the name ends in "view" of the 7 × 7
+No setting of either agent was chosen on these rooms; both have their defaults for functional environments, and navix
+has its own: seven actions, 100 steps an episode, reward 1 at the goal, 0 otherwise. So the return is the success rate.
+Observations are symbols of cells, (height, width, 3): of the whole room, or, if the name ends in "view", of the 7 × 7
 cells in front of the player, as in MiniGrid. Agents have no memory. Needs navix (`pip install navix`).
 
     python benchmarks/rooms.py --rooms Empty-8x8 DoorKey-5x5 --num-seeds 3

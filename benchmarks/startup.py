@@ -4,7 +4,7 @@
 
 Each command starts in a process of its own, with a cache folder of its own: once cold, then `REPEATS` times warm; the
 median of these is shown. "imports" ends when JAX is set up and the command begins; tracing, lowering and compiling
-(or reading from the cache) are what JAX reports of itself; the rest is Python, checks and the first steps themselves.
+(or reading from the cache) are the times that JAX reports; the rest is Python, checks and the first steps themselves.
 """
 
 import json

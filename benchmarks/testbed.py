@@ -1,17 +1,18 @@
 """A small neural testbed: which samplers give useful joint uncertainty, and at what cost?
 
 After Osband et al. (2021), "The Neural Testbed". A problem is a random function, an MLP whose parameters are standard
-normal, and a few noisy values of it: y = f(x) + σz with x, z standard normal. Every method knows the network, the prior
-and σ, so its target is known exactly: the posterior exp(−Σ (y − f(x))²/2σ² − ‖w‖²/2). Regression is chosen because the
-likelihood is then the squared error that the agents of this package minimise (`td`), and because the score has a closed
-form for linear models, which a test uses.
+normal, and a few noisy values of it: y = f(x) + σz with x, z standard normal. Every method is given the network, the
+prior and σ, so its target is known exactly: the posterior exp(−Σ (y − f(x))²/2σ² − ‖w‖²/2). Regression is chosen
+because the likelihood is then the squared error that the agents of this package minimise (`td`), and because the score
+has a closed form for linear models, which a test uses.
 
 A method gives M functions. Its score is the log-likelihood of new data under their equal mixture, at one input
 (marginal) and at τ = 10 inputs together (joint). The ten inputs are copies of two random ones ("dyadic" sampling,
-Osband et al., 2022), so a method must know how sure it is of each and whether its errors at the two go together. Scores
-are nats above those of the floor, one network trained with Adam, which has the same prior. Settings are chosen by the
-joint score on problems with seeds from 1,000,000; scores are for fresh problems with seeds from 0. Each method has the
-same number of gradients of the full data. Chains give the positions of their second half, ensembles the last networks.
+Osband et al., 2022), so a method needs its uncertainty at each input and the correlation of its errors at the two.
+Scores are nats above those of the floor, one network trained with Adam, which has the same prior. Settings are chosen
+by the joint score on problems with seeds from 1,000,000; scores are for fresh problems with seeds from 0. Each method
+has the same number of gradients of the full data. Chains give the positions of their second half, ensembles the last
+networks.
 
     python benchmarks/testbed.py --output results/testbed
 """
@@ -115,7 +116,7 @@ class Method(NamedTuple):
 
     Attributes:
       sampler: `(hyper, inverse temperature) -> Sampler`.
-      grid: values of hyper-parameters, all combinations of which are tried.
+      grid: values of hyper-parameters; all combinations are tried.
       num_chains: chains, or members of an ensemble, which share the gradients; each starts at a draw of the prior.
       model: "mlp" with parameters of a standard normal prior; "anchored", the same with a random anchor as the prior's
         mean; "prior", a normalised MLP plus a random prior, the networks of `ensemble_dqn`.

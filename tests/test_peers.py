@@ -23,7 +23,7 @@ def lines(own, theirs, lower_is_better=False, **columns):
 
 
 class Recorder:
-    """A worker that returns given values and writes down who was asked."""
+    """A worker that returns given values and records the calls."""
 
     def __init__(self, name, values, asked):
         self.name, self.values, self.asked = name, values, asked
@@ -84,7 +84,7 @@ def test_the_table_has_a_line_for_each_task_and_a_sentence_for_each_skipped_peer
     sentence = peers.skip_sentence("rejax", "first line\nERROR: No matching distribution\n\n")
     assert sentence == "rejax was skipped because it did not install: ERROR: No matching distribution"
     head, rule, body, _, last = peers.report(measured, [sentence]).split("\n")
-    assert head == "| what | ours | peer | ratio | hardware | command | status |"
+    assert head == "| task | ours | peer | ratio | hardware | command | status |"
     assert rule.count("---") == 7
     assert body.startswith("| t: ns (lower is better) | 2.00 | optax `f` 4.00; blackjax `sgld` 1.00 | 2.00; 0.50 | one")
     assert body.endswith("| **behind** |")

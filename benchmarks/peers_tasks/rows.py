@@ -1,4 +1,4 @@
-"""The comparisons of `benchmarks/peers.py`: which task of feelgood is measured next to which task of a peer."""
+"""The comparisons of `benchmarks/peers.py`: pairs of a task of feelgood and a task of a peer."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class Row:
       title: the task in words.
       peer: the package.
       task: name of the task in the worker.
-      unit: of the value.
+      unit: unit of the value.
       function: the peer's function.
       lower_is_better: whether a smaller value is better.
       note: differences between the two.
@@ -74,7 +74,7 @@ def _posteriors():
         for name, peer, function in _SAMPLERS:
             is_torch = peer == "posteriors"
             if is_torch and name == "underdamped" and target == "network":
-                continue  # its steps cost what those of sgld do
+                continue  # its steps cost as much as those of sgld
             note = _REFRESHED if (name, peer) == ("underdamped", "blackjax") else _NOTES.get((name, peer), "")
             repeats = (3, 1) if is_torch or target == "network" else (5, 2)
             unit = "effective samples per second"

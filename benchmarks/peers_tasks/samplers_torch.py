@@ -6,7 +6,7 @@ from peers_tasks.targets import NOISE, RUNS, SIZES, network_data, regression_dat
 
 
 def regression():
-    """The log posterior of `targets.regression`, summed over chains (chains, 25); what is observed; the size."""
+    """The log posterior of `targets.regression`, summed over chains (chains, 25); the observed quantities; the size."""
     import torch
 
     x, y = map(torch.as_tensor, regression_data())

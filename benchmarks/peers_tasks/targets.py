@@ -15,7 +15,7 @@ class Run:
     """How a target is sampled.
 
     Step sizes give acceptance rates of 0.7 to 0.95. Trajectories of hmc do not resonate: on the regression, with 8
-    leapfrog steps of 0.07, some parameters return to where they began.
+    leapfrog steps of 0.07, some parameters return to their start.
 
     Attributes:
       num_chains: chains that sample together, each from a standard normal start.
@@ -66,7 +66,7 @@ def network_data():
 
 
 def slices():
-    """Where the weights and the biases of each layer lie in the flat vector, and its size (9,857)."""
+    """The positions of the weights and biases of each layer in the flat vector, and its size (9,857)."""
     places, end = [], 0
     for inputs, outputs in SIZES:
         begin, middle, end = end, end + inputs * outputs, end + inputs * outputs + outputs

@@ -1,10 +1,9 @@
 """Random kills, corrupted files and hostile folders: prints how many were tried and how many were survived.
 
 Run it with `make chaos`; it should take less than twenty minutes on two idle cores. `--seed 1 --num-kills 9` chooses
-other kills and damages, and `--parts hostile` runs one part. Runs on Ray are killed too where Ray is installed: their
-leading process, a worker, or the head of their cluster. A trial is survived if the same command then gives the
-results of an undisturbed run, or refuses in one sentence; never if it gives other results, a traceback, or leaves its
-folder.
+other kills and damages, and `--parts hostile` runs one part. Runs on Ray are killed too if Ray is installed: their
+leading process, a worker, or the head of their cluster. A trial is survived if the same command then gives the results
+of an undisturbed run, or refuses in one sentence; never if it gives other results, a traceback, or leaves its folder.
 """
 
 import argparse
@@ -38,7 +37,7 @@ PARTS = ("kills", "corruption", "hostile")
 
 
 class Tally:
-    """Counts trials and survivals, and prints what was not survived."""
+    """Counts trials and survivals, and prints the failures."""
 
     def __init__(self):
         self.tried, self.survived = Counter(), Counter()
@@ -123,7 +122,7 @@ def strike(process, victim, signum):
     """Kills a command, or a process of its Ray cluster; returns the exit codes that are right then, next to 0."""
     names = {"worker": ("ray::_work",), "head": ("gcs_server",)}.get(victim, ())
     found = [pid for pid, name in descendants(process.pid) if any(each in name for each in names)]
-    if not found:  # also where the cluster does not run yet
+    if not found:  # also if the cluster does not run yet
         os.killpg(process.pid, signum)
         return {signal.SIGKILL: [-9], signal.SIGTERM: [143, -15], signal.SIGINT: [130, -2]}[signum]
     with contextlib.suppress(ProcessLookupError):

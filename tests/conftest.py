@@ -28,7 +28,7 @@ def pytest_collection_finish():
 def forget_compiled_functions():
     """Frees compiled functions when a worker has grown to 2 GiB; kept, they would take more than 4."""
     yield
-    status = Path("/proc/self/status")  # where there is none, memory is not limited
+    status = Path("/proc/self/status")  # if there is none, memory is not limited
     kilobytes = status.read_text().split("VmRSS:")[1].split()[0] if status.exists() else 0
     if int(kilobytes) > 2 * 2**20:
         jax.clear_caches()
@@ -36,7 +36,7 @@ def forget_compiled_functions():
 
 @pytest.fixture(scope="session")
 def optimised_jit():
-    """`jax.jit` with the compiler's optimisation on, whatever the flags say: for what runs longer than it compiles."""
+    """`jax.jit` with the compiler's optimisation on, whatever the flags: for code that runs longer than it compiles."""
     options = {
         "xla_backend_optimization_level": 3,
         "xla_llvm_disable_expensive_passes": False,

@@ -1,4 +1,4 @@
-"""Training in one call: what is settled before it runs, runs outside and inside XLA, and what they leave behind."""
+"""Training in one call: checks before it runs, runs outside and inside XLA, and their files."""
 
 import json
 import os
@@ -57,14 +57,14 @@ def levers(num_envs, training):
 
 
 def own_agent(spaces, hyper):
-    """Adam on a linear model, ε-greedy by nothing: it is handed in as a function."""
+    """Langevin Monte Carlo on a linear model, passed as a function."""
     network = networks.network(lambda key: networks.mlp(key, spaces.observation_shape, (), spaces.num_actions))
     return value_agent(network, objectives.td(), samplers.langevin(hyper["step_size"], 10.0))
 
 
 @pytest.fixture(scope="module")
 def outside():
-    """A run in an environment of one's own, and what was reported of it."""
+    """A run in a user's environment, and its reports."""
     seen = []
     report = lambda seed, row: seen.append((seed, row["step"], row["return"]))
     hyper = {"step_size": 0.01, "epsilon_fraction": 0.5}
@@ -277,7 +277,7 @@ def test_finished_runs_leave_no_threads_descriptors_or_frames(tmp_path):
         feelgood.train("dqn", levers, num_steps=80, folder=tmp_path / name, progress=False, **SMALL)
         return threading.active_count(), len(os.listdir("/proc/self/fd"))
 
-    first = counts("a")  # includes what JAX keeps
+    first = counts("a")  # includes those of JAX itself
     assert counts("b") == first
     assert [path.stat().st_size for path in tmp_path.rglob("frames.bin")] == [0, 0]
 
@@ -292,7 +292,7 @@ def test_a_figure_shows_the_mean_over_seeds(inside):
 
 
 def test_functional_policies_have_the_returns_of_their_curves_outside_xla(inside):
-    # The N-chain is deterministic, so one episode tells all.
+    # The N-chain is deterministic, so one episode is enough.
     last = inside.curve.groupby("seed")["return"].last()
     np.testing.assert_allclose([policy.evaluate(1).item() for policy in inside.policies], last, rtol=1e-5)
     assert inside.policy is inside.policies[0]
@@ -375,7 +375,7 @@ def test_runs_inside_xla_are_stopped_and_go_on_from_their_folder(inside, compile
             change()
 
 
-def test_a_folder_knows_the_schedule_and_every_part_of_a_task_of_your_own(tmp_path):
+def test_a_folder_is_refused_after_a_change_of_the_schedule_or_of_a_part_of_your_own_task(tmp_path):
     environment = vector_environment(levers, "levers")
     train = partial(feelgood.train, "dqn", folder=tmp_path, num_steps=64, num_envs=4)
     train(environment)
@@ -391,7 +391,7 @@ def test_a_folder_knows_the_schedule_and_every_part_of_a_task_of_your_own(tmp_pa
 
 
 def test_a_run_inside_xla_that_diverges_has_no_return():
-    # The network's values are NaN from the first update on, of which argmax makes the action that pays.
+    # The network's values are NaN from the first update on, and argmax of NaN is the action that pays.
     env = two_armed((1.0, -1.0)).environment
     result = feelgood.train("dqn", env, hyper={"step_size": 1e30}, **TINY)
     assert not result.curve["finite"].iloc[-1]
@@ -404,7 +404,7 @@ def test_observations_of_whole_numbers_without_bounds_are_stepped_outside_too():
     assert (space.low.max(), space.high.min(), space.dtype) == (0, 255, np.uint8)
 
 
-def test_an_agent_of_your_own_is_taken_as_it_is():
+def test_an_agent_of_your_own_is_used_unchanged():
     job = api.prepare(own_agent, levers, hyper={"step_size": 0.5})
     assert job.spec.name == "own"
     assert job.spec.hyper == {"step_size": 0.5}
@@ -450,7 +450,7 @@ def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
         assert api.prepare("dqn", "atari:freeway", config=config).config.num_groups == num_groups
 
 
-def test_options_that_are_named_leave_the_others_as_they_are():
+def test_options_that_are_given_leave_the_others_unchanged():
     named = api.prepare("dqn", "CartPole-v1", options={"double": True, "hidden": [5]}).spec.options
     assert named == Options(**{**api.CONTROL_OPTIONS, "double": True, "hidden": (5,)})
     assert api.prepare("dqn", "CartPole-v1", options=Options()).spec.options == Options()
@@ -606,7 +606,7 @@ def test_settings_of_a_game_of_another_kind_are_refused_in_one_sentence():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", ["fg_ulmcdqn", "dqn"])
-def test_the_defaults_come_to_solve_the_cart_pole(agent):
+def test_the_defaults_solve_the_cart_pole(agent):
     """A mean of 475 over ten episodes in some evaluation; the last policy of a run is not always its best."""
     result = feelgood.train(agent, "CartPole-v1", seeds=(3, 4, 5))
     best = result.curve.groupby("seed")["return"].max()

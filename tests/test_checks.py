@@ -23,7 +23,7 @@ def test_any_other_number_is_refused_in_one_sentence(value):
         check_count("size", value)
 
 
-def test_arrays_and_traced_values_stay_as_they_are():
+def test_arrays_and_traced_values_are_unchanged():
     several = np.array([1.0, 2.0])
     assert check_count("episodes", several) is several
     assert jax.jit(lambda value: check_count("size", value) + 1)(4) == 5

@@ -50,7 +50,7 @@ def test_the_python_blocks_of_a_page_run(page, tmp_path, monkeypatch):
         exec(compile(block, str(page), "exec"), namespace)
 
 
-# An example that would take long, or write files, says that it is to be skipped.
+# An example that would take long, or write files, is marked to be skipped.
 EXAMPLE = re.compile(r">>> (?!.*doctest: \+SKIP)")
 SOURCES = sorted(path for path in (ROOT / "src").rglob("*.py") if EXAMPLE.search(path.read_text()))
 
@@ -157,7 +157,7 @@ def words_of(line: str) -> list[str]:
 
 
 def check_command(line: str) -> None:
-    """Requires that a command line would be understood, without doing what it says.
+    """Requires that a command line is valid, without running it.
 
     Raises:
       ValueError: if it would not.
@@ -232,7 +232,7 @@ def check_training(words: list[str]) -> None:
 
 
 def check_rest(command: str, words: list[str]) -> None:
-    """Commands with a parser of their own, and what they check beyond it."""
+    """Commands with a parser of their own, and their further checks."""
     from feelgood.cli.completion import SHELLS
     from feelgood.report import kinds as charts
 
@@ -348,7 +348,7 @@ def test_every_agent_has_its_command_on_the_page_of_agents():
 
 
 def test_every_public_module_is_in_the_reference():
-    """Modules below the command line and the studies that say what is public, but for what packages hand on."""
+    """Modules below the command line and the studies with public names, except those that packages re-export."""
     documented = {name for page in DOCS for name in re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE)}
     names = ["samplers", "agents", "envs", "envs.external", "replay", "objectives", "networks", "training", "linear"]
     names += [
@@ -365,7 +365,7 @@ def test_every_public_module_is_in_the_reference():
 
 
 def _is_public(path: Path) -> bool:
-    """Whether `feelgood.linear` hands a module on as such."""
+    """Whether `feelgood.linear` re-exports a module as such."""
     tree = ast.parse((path.parent / "__init__.py").read_text())
     imported = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "feelgood.linear"]
     return path.stem in {alias.name for node in imported for alias in node.names}
@@ -373,7 +373,7 @@ def _is_public(path: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The site as `make docs` builds it, strictly, so that a warning fails; with what was logged."""
+    """The site as `make docs` builds it, strictly, so that a warning fails; with the log."""
     for package in ("mkdocs", "material", "mkdocstrings"):
         pytest.importorskip(package, reason="the extra docs is not installed (make docs)")
     from mkdocs.commands.build import build
@@ -415,7 +415,7 @@ def test_the_site_loads_nothing_from_elsewhere(site):
         found = _Addresses(page.read_text())
         assert found.loaded
         assert not [address for address in found.loaded if _is_outside(address)], page
-        # And it could not: scripts of the theme know of addresses outside, for things that no page uses.
+        # Nor can it: scripts of the theme hold outside addresses, for features that no page uses.
         assert "'self'" in found.policy
         assert "http" not in found.policy
     for sheet in site.rglob("*.css"):
@@ -454,7 +454,7 @@ def test_the_reference_of_the_site_has_every_public_name(site):
     missing = []
     for module in modules:
         for name in module.__all__:
-            # A function that has its module's name is told of there.
+            # A function that has its module's name is described there.
             home = getattr(getattr(module, name), "__module__", module.__name__)
             if not {f"{module.__name__}.{name}", f"{home}.{name}"} & known:
                 missing.append(f"{module.__name__}.{name}")

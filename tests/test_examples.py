@@ -1,4 +1,4 @@
-"""The examples run, and do what they say."""
+"""The examples run, and have the results that they describe."""
 
 import importlib.util
 import json

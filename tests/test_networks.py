@@ -1,4 +1,4 @@
-"""Networks: initialisation, forward passes by hand, noise, images, distributions, ensembles, priors, what is learnt."""
+"""Networks: initialisation, forward passes by hand, noise, images, distributions, ensembles, priors, trained parts."""
 
 import equinox as eqx
 import jax

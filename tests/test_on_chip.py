@@ -212,7 +212,7 @@ def test_the_kernel_lowers_to_triton(held):
         ({"sampler": "hmc"}, "sampler must be"),
     ],
 )
-def test_what_the_kernel_cannot_do_is_one_sentence(change, message):
+def test_unsupported_settings_of_the_kernel_are_refused_in_one_sentence(change, message):
     agent = agent_of("fg_ulmcdqn")
     keys, state, batches, next_values = problem(agent)
     with pytest.raises(ValueError, match=message):

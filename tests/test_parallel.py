@@ -1,4 +1,4 @@
-"""Runs spread over devices are what they are alone."""
+"""Runs spread over devices give the same results as alone."""
 
 import subprocess
 import sys

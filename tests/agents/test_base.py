@@ -175,7 +175,7 @@ def test_five_updates_are_those_of_the_equations_in_float64(name, form):
         ours.step(slope, in_numpy(noise.normal_like(jax.random.split(key)[1], state.sampler.params)))
         state, info = step(key, state, batch, 100)
         np.testing.assert_allclose(info.potential, value, rtol=1e-5)
-        # Per leaf, relative to its largest entry: what rounding leaves after i + 1 steps in float32.
+        # Per leaf, relative to its largest entry: the rounding error after i + 1 steps in float32.
         for mine, theirs in zip(ours.params, in_numpy(state.sampler.params), strict=True):
             np.testing.assert_allclose(theirs, mine, rtol=0, atol=1e-5 * np.abs(mine).max())
     assert all(jax.tree.leaves(jax.tree.map(np.array_equal, in_numpy(state.target), target)))
@@ -274,7 +274,7 @@ def test_the_average_moves_when_the_target_does_and_evaluation_alone_acts_on_it(
     expected = [0.75 * (0.75 * w0 + 0.25 * w1) + 0.25 * w2 for w0, w1, w2 in whole]
     for found, wanted in zip(in_numpy(state.average), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
-    # The average upside down: what is best there is worst for the draw.
+    # The average upside down: its best action is the worst of the draw.
     turned = state._replace(average=jax.tree.map(jnp.negative, state.sampler.params))
     values = np.asarray(state.sampler.params(jnp.ones(5)))
     assert agent.explore(jax.random.key(3), turned, 0, jnp.ones(5), 0.0) == values.argmax()
@@ -379,10 +379,10 @@ def test_acting_uses_the_means_of_distributions():
     means = (np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)) @ ATOMS
     assert agent.explore(jax.random.key(1), state, 0, observation, 0.0) == means.argmax()
     assert agent.exploit(jax.random.key(1), state, 0, observation) == means.argmax()
-    assert logits.max(-1).argmax() != means.argmax()  # or the test could not tell
+    assert logits.max(-1).argmax() != means.argmax()  # otherwise the test shows nothing
 
 
-def test_acting_uses_the_network_for_acting_where_there_is_one_and_learning_does_not():
+def test_acting_uses_the_network_for_acting_if_there_is_one_and_learning_does_not():
     network, objective = small_iqn()
     calls = []
 

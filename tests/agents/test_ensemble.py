@@ -50,7 +50,7 @@ def test_a_random_prior_has_unit_variance_and_independent_values_on_one_hot_inpu
         assert abs(np.corrcoef(values.T)[0, 1]) < 0.08 + 4 * 0.02
     plain = lambda key: networks.mlp(key, 2500, (50, 50), 1)(networks.OneHot(jnp.arange(2)))[:, 0]
     alike = np.asarray(jax.jit(jax.vmap(plain))(jax.random.split(jax.random.key(0), 50)))
-    assert np.corrcoef(alike.T)[0, 1] > 0.9  # the fault that it mends
+    assert np.corrcoef(alike.T)[0, 1] > 0.9  # the problem that it solves
 
 
 def test_a_normalised_network_starts_at_zero_and_ignores_the_scale_of_its_input():
@@ -284,7 +284,7 @@ def test_values_are_the_same_whatever_the_unit_of_large_rewards():
     np.testing.assert_array_equal(values(1.0), values(64.0))
 
 
-def test_bounds_of_observations_shrink_by_powers_of_sixteen_to_what_was_seen_and_grow_again():
+def test_bounds_of_observations_shrink_by_powers_of_sixteen_to_observed_values_and_grow_again():
     declared = np.array([255.0, 1.0, np.inf, 7.0, 1000.0], np.float32)
     model = networks.scaled(networks.mlp(jax.random.key(0), 5, (), 2), declared, (5,))
     plain = idle(action=0, frozen=networks.partition(model)[1])

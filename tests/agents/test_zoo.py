@@ -60,7 +60,7 @@ HYPER = {
 def _joined(task):
     """The diagnostic environment number `task`, its observation padded to two numbers and its actions to two.
 
-    Where the environment has one action, the second does the same as the first.
+    If the environment has one action, the second does the same as the first.
     """
     widen = lambda observation: jnp.concatenate([observation, jnp.zeros(2 - observation.shape[0])])
 
@@ -107,7 +107,7 @@ def _rows(table):
 
 OBSERVATIONS = jnp.stack([_rows(np.pad(one.observations, ((0, 0), (0, 2)))[:, :2]) for one in TASKS])
 SOLUTIONS = np.stack([_rows(np.pad(one.action_values(0.8), ((0, 0), (0, 1)), mode="edge")[:, :2]) for one in TASKS])
-# Where actions do not matter, whoever acts learns the value; elsewhere a greedy agent need not try every action.
+# If actions do not matter, the value is learnt from any behaviour; otherwise a greedy agent need not try every action.
 WITHOUT_CHOICE = [NAMES.index(name) for name in ("constant_reward", "discounting", "truncation")]
 
 
@@ -144,12 +144,12 @@ def test_all_action_values_of_every_diagnostic_are_learnt_from_random_behaviour(
     assert not wrong.any(), {task: errors[i].max() for i, task in enumerate(NAMES) if wrong[i]}
 
 
-def test_following_itself_an_agent_learns_where_there_is_no_choice_and_finds_the_best_actions_where_it_must(learnt):
+def test_an_agent_on_its_own_data_learns_values_without_a_choice_and_finds_the_best_actions(learnt):
     name, values = learnt
     best, solution = values[:, 0].max(-1), SOLUTIONS.max(-1)[:, None]
     errors = np.abs(best - solution) - tolerance(name, solution)
     assert (errors[[*WITHOUT_CHOICE, NAMES.index("two_armed")]] < 0).all()
-    # An arm that disappoints is left by any agent; only those that try every action must find all there is.
+    # Every agent leaves an arm that disappoints; only agents that try every action must find all values.
     tries_all = name in ("dqn", "prioritized_dqn", "c51", "iqn", "bootstrapped_dqn")
     for task in range(len(TASKS)) if tries_all else [NAMES.index("two_armed")]:
         chosen = np.take_along_axis(SOLUTIONS[task], values[task, 0].argmax(-1).T, -1)
@@ -317,7 +317,8 @@ def test_fifty_updates_on_one_batch_lower_the_potential(name):
 
 
 PIXELS = Spaces((4, 36, 36), 2, lambda code: code.astype(jnp.float32) / 5)
-# The others have the network and outputs of the first and samplers that vectors know already; IQN's are quantiles.
+# The others have the network and outputs of the first, and their samplers are tested on vectors; IQN's outputs are
+# quantiles.
 DISTINCT = ("fg_ulmcdqn", "iqn")
 
 
@@ -344,7 +345,7 @@ def test_an_ensemble_on_images_shares_all_but_its_heads_and_its_prior_has_its_ow
     assert not np.array_equal(model.trunk.trunk.layers[0].weight, prior.trunk.trunk.layers[0].weight)
     batch = fixed_batch((4, 36, 36), jnp.uint8, 4)
     assert jax.jit(agent.look_ahead)(jax.random.key(1), state, batch).shape == (4, 3, 2)
-    # A flat image has no say in which network is used when the options name one.
+    # If the options name a network, it is used for a flat image too.
     flat = make_agent("dqn", PIXELS, options=Options(network="mlp", hidden=(4,)))
     assert jax.eval_shape(flat.init, jax.random.key(0)).target.layers[0].weight.shape == (4 * 36 * 36, 4)
 

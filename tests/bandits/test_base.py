@@ -1,4 +1,4 @@
-"""The loop: who learns when, what regret is, and what bad input gives."""
+"""The loop: when algorithms learn, the definition of regret, and the errors for bad input."""
 
 import jax
 import jax.numpy as jnp
@@ -79,7 +79,7 @@ def test_a_batch_of_runs_equals_single_runs():
         np.testing.assert_array_equal(together.action[i], jax.jit(run)(keys[i]).action)
 
 
-def test_arms_that_are_not_there_are_not_played():
+def test_unavailable_arms_are_not_played():
     bandit = bandits.linear(num_arms=4, num_features=2)
 
     def round_(key, instance, t):

@@ -111,7 +111,7 @@ def test_many_chains_at_once_move_as_few_do(settings, preconditioned):
     np.testing.assert_allclose(together, apart, rtol=1e-4, atol=1e-5)
 
 
-def test_the_reservoir_is_kept_only_where_there_is_a_feel_good_term():
+def test_the_reservoir_is_kept_only_if_there_is_a_feel_good_term():
     assert some_state(bandits.lmc_ts(MODEL), 1).past is None
     past = some_state(bandits.lmc_ts(MODEL, feel_good=bandits.FeelGood(0.1, capacity=3)), 5).past
     assert isinstance(past, feel_good.Past)

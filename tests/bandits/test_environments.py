@@ -115,7 +115,7 @@ def test_bad_data_gives_one_sentence(call, sentence):
         call()
 
 
-def test_rejection_replay_learns_only_where_the_log_agrees():
+def test_rejection_replay_learns_only_if_the_log_agrees():
     rng = np.random.default_rng(0)
     n, theta = 3000, np.array([[1.0, 0.0], [-1.0, 0.5]])
     x = rng.normal(size=(n, 1, 2)).astype(np.float32)

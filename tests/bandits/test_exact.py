@@ -155,7 +155,7 @@ def test_every_past_context_is_kept_with_the_same_probability():
 
 
 def chain_draws(state, settings, temperature, num_draws, num_candidates=8):
-    """A long run of the chain at a posterior that stands still, many chains side by side."""
+    """A long run of the chain at a fixed posterior, many chains in parallel."""
 
     def one(key):
         def step(z, key):

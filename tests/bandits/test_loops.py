@@ -12,7 +12,7 @@ NUM_LOOPS, NUM_SEEDS = 100, 200
 
 
 class Loops:
-    """Many runs side by side, (n, …); every quantity is computed again from all past rounds."""
+    """Many runs in parallel, (n, …); every quantity is computed again from all past rounds."""
 
     def __init__(self):
         self.rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Neural bandits: parts against direct formulas, and every algorithm learns what linear ones cannot."""
+"""Neural bandits: parts against direct formulas, and every algorithm learns a task that linear ones cannot."""
 
 import jax
 import jax.numpy as jnp

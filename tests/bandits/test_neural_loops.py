@@ -21,7 +21,7 @@ TRAINING = bandits.Training(
 
 
 class Net:
-    """Perceptrons side by side, (n, …), in float64. `w` alternates weights (n, in, out) and biases (n, out)."""
+    """Perceptrons in parallel, (n, …), in float64. `w` alternates weights (n, in, out) and biases (n, out)."""
 
     def __init__(self, w):
         self.w = [np.asarray(leaf, np.float64) for leaf in w]
@@ -65,7 +65,7 @@ class Net:
 
 
 def blocks(features):
-    """Inputs of all arms, (A, ·): own features as they are, a common context in the arm's block."""
+    """Inputs of all arms, (A, ·): own features unchanged, a common context in the arm's block."""
     if len(features) == ARMS:
         return features.astype(float)
     rows = np.zeros((ARMS, ARMS * FEATURES))
@@ -288,7 +288,7 @@ PROBLEM = bandits.quadratic(ARMS, FEATURES, 0.1)
 
 
 class Curves:
-    """Many runs side by side with their own random numbers."""
+    """Many runs in parallel with their own random numbers."""
 
     def __init__(self):
         self.rng = np.random.default_rng(2)

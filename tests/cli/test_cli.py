@@ -227,7 +227,7 @@ def test_too_little_memory_names_the_settings_of_the_command(command, settings):
     assert f"; lower {settings}" in too_large(MemoryError("no"), command)
 
 
-def test_an_error_that_nobody_expects_is_not_hidden(monkeypatch):
+def test_an_unexpected_error_is_not_hidden(monkeypatch):
     def study(options):
         raise RuntimeError("broken")
 
@@ -386,7 +386,7 @@ def damaged(manifest, **changes):
         (lambda m: damaged(m, spec={**m["spec"], "num_steps": 1500}), "num_steps must be a multiple of 1000, got 1500"),
     ],
 )
-def test_a_damaged_manifest_gives_one_line_and_code_two_and_stays_as_it_is(capsys, tmp_path, damage, message):
+def test_a_damaged_manifest_gives_one_line_and_code_two_and_is_not_changed(capsys, tmp_path, damage, message):
     stopped(tmp_path)
     file = tmp_path / "manifest.json"
     file.write_text(damage(json.loads(file.read_text())))
@@ -415,7 +415,7 @@ def test_list_prints_every_name_with_its_line_and_paper(capsys):
             assert f"{name} {' '.join(summary.split())}" + (f" ({paper})" if paper else "") in lines
 
 
-def test_list_speaks_json_of_one_kind_or_of_all(capsys):
+def test_list_prints_json_of_one_kind_or_of_all(capsys):
     main(["list", "agents", "--json"])
     agents = json.loads(capsys.readouterr().out)
     assert list(agents) == ["agents"]

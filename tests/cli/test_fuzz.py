@@ -50,7 +50,7 @@ def at_home(monkeypatch, tmp_path):
 
 
 def state(folder):
-    """Every file, link and folder below, with what is in it."""
+    """Every file, link and folder below, with its contents."""
     found = {}
     for path in sorted(folder.rglob("*")):
         content = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else b"folder"
@@ -59,7 +59,7 @@ def state(folder):
 
 
 def refuse(capsys, home, arguments):
-    """Runs a command that must be refused; what it said."""
+    """Runs a command that must be refused; returns its message."""
     before = state(home)
     with pytest.raises(SystemExit) as caught:
         main(arguments)
@@ -165,7 +165,7 @@ def test_places_that_are_no_study_are_refused(capsys, at_home, command):
 
 
 def test_specifications_with_any_value_of_any_type_are_refused(capsys, at_home):
-    """A manifest is a file like any other: each option in turn holds what no option can be."""
+    """A manifest is a file like any other: each option in turn holds a value that is not allowed."""
     base = json.loads(json.dumps(dataclasses.asdict(study_options("nchain")(output=Path("x"))), default=str))
     folder = at_home / "run"
     folder.mkdir()

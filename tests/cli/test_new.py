@@ -1,4 +1,4 @@
-"""`feelgood new`: what it writes runs, and its tests pass and can fail."""
+"""`feelgood new`: the files that it writes run, and their tests pass and can fail."""
 
 import importlib
 import inspect

@@ -80,7 +80,7 @@ def test_errors_of_the_options_are_raised():
         parse("--rate", "-1")
 
 
-def test_options_that_make_sense_are_taken_and_warnings_are_heard():
+def test_valid_options_are_accepted_and_warnings_are_printed():
     with pytest.warns(UserWarning, match="rate is large"):
         assert parse("--rate", "2", "--names", "a", "b") == Options(rate=2.0, names=("a", "b"))
 

@@ -119,7 +119,7 @@ def test_compare_prints_a_table_a_sentence_and_its_weaknesses(capsys, studies):
     assert lines[10] == "Note: with 3 runs a task an interval is narrower than it should be."
 
 
-def test_compare_speaks_json(capsys, studies):
+def test_compare_prints_json(capsys, studies):
     out = printed(capsys, "compare", f"{studies['atari']}:iqn", f"{studies['atari']}:fg_ulmcdqn", "--json")
     found = json.loads(out)
     assert [row["task"] for row in found["rows"]] == ["Alien", "Pong", "all tasks"]

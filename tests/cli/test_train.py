@@ -1,4 +1,4 @@
-"""`feelgood train`, `evaluate` and `record`: what they write, what they refuse, and how a stopped run goes on."""
+"""`feelgood train`, `evaluate` and `record`: their files, their errors, and how a stopped run continues."""
 
 import contextlib
 import dataclasses
@@ -65,14 +65,14 @@ def call(*arguments):
 
 @pytest.fixture(scope="module")
 def stopped_and_continued(tmp_path_factory):
-    """A run that is stopped half-way by Ctrl-C and then called again; what it said each time."""
+    """A run that is stopped half-way by Ctrl-C and then called again; its output each time."""
     folder = tmp_path_factory.mktemp("run") / "lever"
     said = []
     reports, submit = train._reports, Evaluator.submit
 
     def at_once(evaluator, key, agent):
         future = submit(evaluator, key, agent)
-        future.exception(60)  # so that the training is where the evaluation is
+        future.exception(60)  # so that training waits for the evaluation
         return future
 
     def interrupting(*arguments):
@@ -110,7 +110,7 @@ def stopped_and_continued(tmp_path_factory):
     return folder, said
 
 
-def test_a_run_stopped_by_control_c_goes_on_where_it_stopped(stopped_and_continued):
+def test_a_run_stopped_by_control_c_continues_where_it_stopped(stopped_and_continued):
     folder, (code, manifest, had_policy, errors) = stopped_and_continued
     assert re.search(r"continuing from step 20\d; the environments begin new episodes", errors)
     assert (code, manifest["finished"], had_policy) == (130, False, False)

@@ -1,4 +1,4 @@
-"""The agent that `feelgood train` takes where none is named."""
+"""The agent that `feelgood train` uses by default."""
 
 from feelgood.cli.train import TrainOptions
 

@@ -43,7 +43,7 @@ def test_good_environments_pass_and_nothing_of_them_is_run():
 
 @jax.tree_util.register_pytree_node_class
 class Nameless:
-    """A node whose text tells its address in memory."""
+    """A node whose text contains its address in memory."""
 
     def __init__(self, *parts):
         self.parts = parts

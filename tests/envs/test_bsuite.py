@@ -45,7 +45,7 @@ def before(each):
 def test_a_step_is_bsuites(environment, state, name):
     check_environment(environment)
     recorded = BSUITE[name]
-    assert sum(each["end"] for each in recorded) == 2  # one by what happened, one by time
+    assert sum(each["end"] for each in recorded) == 2  # one by the outcome, one by time
     assert recorded[-1]["time"] == environment.spec.max_episode_steps
     from_states(environment, lambda each: state(*before(each)), recorded)
 

@@ -131,7 +131,7 @@ def test_wind_stops_one_move_in_n_and_adds_noise_to_rewards():
         return after.column, steps.reward
 
     columns, rewards = jax.jit(jax.vmap(right))(jax.random.split(jax.random.key(0), num))
-    # Before the last step the column is how many of three moves succeeded, each with probability 3/4.
+    # Before the last step the column is the number of three moves that succeeded, each with probability 3/4.
     treasure = np.asarray(rewards)[:, -1]
     share = (3 / 4) ** 3
     assert abs(treasure.mean() - share) < 4 * np.sqrt((share * (1 - share) + 1) / num)
@@ -151,6 +151,6 @@ def test_wind_stops_one_move_in_n_and_adds_noise_to_rewards():
         ({"size": 5, "mapping_seed": -1}, "mapping_seed must be a whole number of at least 0, got -1"),
     ],
 )
-def test_a_sea_that_cannot_be_is_refused(settings, message):
+def test_an_impossible_sea_is_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         deep_sea(**settings)

@@ -20,7 +20,7 @@ LANES = 3
 
 
 def random_play(env, num_turns, seed=0):
-    """Yields what random actions lead to: (action, seen, reward, terminated, truncated, info)."""
+    """Yields the outcomes of random actions: (action, seen, reward, terminated, truncated, info)."""
     rng = np.random.default_rng(seed)
     for _ in range(num_turns):
         action = rng.integers(0, env.single_action_space.n, env.num_envs)
@@ -97,8 +97,8 @@ def test_single_environments_can_reset_while_others_continue():
     env = environment.make(LANES, True)
     env.reset(seed=0)
     *_, (_, seen, *_) = random_play(env, 20)
-    anew = np.array([False, True, False])
-    shown = environment.reset_lanes(env, anew)
+    is_reset = np.array([False, True, False])
+    shown = environment.reset_lanes(env, is_reset)
     assert [np.array_equal(shown[lane], seen[lane]) for lane in range(LANES)] == [True, False, True]
     info = env.step(np.zeros(LANES, np.int64))[-1]
     assert info["episode_frame_number"][1] < 50 < info["episode_frame_number"][[0, 2]].min()
@@ -111,7 +111,7 @@ def test_all_games_of_the_paper_are_there_with_their_minimal_actions():
     assert atari("qbert").observation_shape == (4, 84, 84)
 
 
-def test_gymnasium_s_tasks_have_their_shapes_and_whole_numbers_are_stored_as_they_are():
+def test_gymnasium_s_tasks_have_their_shapes_and_whole_numbers_are_stored_unchanged():
     cart = gym_environment("CartPole-v1")
     assert (cart.observation_shape, cart.num_actions, cart.frame_dtype) == ((4,), 2, np.dtype(np.float32))
     lake = gym_environment("FrozenLake-v1", is_slippery=False)

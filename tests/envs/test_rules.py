@@ -151,7 +151,7 @@ def test_the_rule_that_is_broken_is_named(kind, rule, problem):
 
 
 @pytest.mark.parametrize("kind", [Walk, Outside, Fickle, Numeric, Endless, Wide])
-def test_training_allows_what_it_can_live_with_or_refuses_elsewhere(kind):
+def test_training_allows_broken_rules_that_do_no_harm_or_are_refused_elsewhere(kind):
     check_playable("mine", kind)
 
 

@@ -46,7 +46,7 @@ def tuned_scales(mdp_name, name):
 
 
 def make_with_enough_steps(name, mdp, num_episodes, scales):
-    """The algorithm; its sampler, where it is one of the paper's, with as many steps as bad conditioning asks for."""
+    """The algorithm; a sampler of the paper has as many steps as bad conditioning requires."""
     options = {"num_updates": 1024}
     if name == "lmc_lsvi":
         beta = lmc_lsvi_temperature(mdp.dimension, mdp.horizon, num_episodes) / scales["noise"] ** 2
@@ -59,7 +59,7 @@ def make_with_enough_steps(name, mdp, num_episodes, scales):
 
 
 def remaining(name, mdp_name):
-    """Regret of the last tenth of the episodes over that of the first ten; mean of four seeds that nobody has used."""
+    """Regret of the last tenth of the episodes over that of the first ten; mean of four unused seeds."""
     mdp, num_episodes = mdps.SUITE[mdp_name](), EPISODES[mdp_name]
     learner = make_with_enough_steps(name, mdp, num_episodes, tuned_scales(mdp_name, name))
     runs = jax.jit(jax.vmap(lambda seed: learn(jax.random.key(seed), mdp, learner, num_episodes).regret))

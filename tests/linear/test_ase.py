@@ -152,7 +152,7 @@ def test_every_scheme_reaches_the_exact_posterior_and_counts_its_gradients(
     np.testing.assert_allclose(np.asarray(many).std(0) / spread, 1, atol=0.08)
 
 
-def test_stages_start_where_they_stopped():
+def test_stages_start_from_their_last_weights():
     learner = ase.lsvi_ase(MDP.features, 3, schemes.lmc(1e-7), num_updates=2, loss_weight=0.1)
     start = jnp.arange(9.0).reshape(3, 3)
     plan = jax.jit(learner.plan)(jax.random.key(0), samplers.SamplerState(start), stored()[0], jnp.int32(0))
@@ -192,7 +192,7 @@ def test_the_potential_keeps_its_differences_where_data_abound():
     np.testing.assert_allclose(ours - ours[0], exact - exact[0], atol=1e-3)
 
 
-def test_laws_are_measured_only_where_they_are_known():
+def test_laws_are_measured_only_if_they_have_a_closed_form():
     with pytest.raises(ValueError, match="keep_momentum must be False if a law is measured"):
         _learner(keep_momentum=True, measure=lambda *stage: ())
 
@@ -252,7 +252,7 @@ def test_the_general_form_with_a_linear_function_is_the_linear_one_step_for_step
 
 @pytest.mark.slow
 def test_the_general_loss_is_that_of_the_stored_transitions():
-    """A sampler that moves to the gradient shows what it was given."""
+    """A sampler that moves to the gradient makes the gradient visible."""
 
     def step(key, state, potential):
         gradient = jax.grad(potential)(state.params)

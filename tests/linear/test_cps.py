@@ -123,7 +123,7 @@ def test_the_error_falls_as_one_over_the_number_of_particles():
         biases[m] = exact - mean[1, 0, 0]
         predicted = exact - joint_means(*law, num_particles=m)[1, 0, 0]
         assert abs(biases[m] - predicted) < 5 * error[1, 0, 0] + 1.5 * predicted / m  # next order
-        assert biases[m] > 6 * error[1, 0, 0]  # there is an error to speak of
+        assert biases[m] > 6 * error[1, 0, 0]  # the error can be measured
     assert 3.2 < biases[4] / biases[16] < 5.2
 
 
@@ -157,7 +157,7 @@ def test_with_one_stage_there_is_nothing_to_reweight():
     np.testing.assert_allclose(plans.facts.effective_share, 1, atol=1e-5)
 
 
-def test_the_residual_error_is_right_where_it_can_be_worked_out():
+def test_the_residual_error_is_that_of_a_case_worked_out_by_hand():
     # Particles weigh 1 or 3 with even odds; of M, B ~ Bin(M, 1/2) weigh 3, and one of those is chosen with
     # probability 3B / (M + 2B), against 3/4 as M → ∞.
     m = 60

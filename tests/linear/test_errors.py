@@ -177,7 +177,7 @@ def test_bounds_enclose_the_error_on_the_line(case):
     assert lower - 1e-4 <= true <= upper + 1e-4
 
 
-def test_bounds_are_tight_where_an_action_leads():
+def test_bounds_are_tight_if_an_action_leads():
     case = (1.0, 6.0, 5.5, 0.1, 8)
     for features in ([1.0, -1.0], [1.0, 0.0, -0.5]):
         true = error_on_the_line(*case, np.array(features), 0.5)
@@ -252,7 +252,7 @@ def test_bounds_enclose_simulated_values(name, num_actions):
         shown.append(np.abs(ours - theirs).sum() / 2)
     noise = np.sqrt(30 / (np.pi * num_chains))
     assert 0.05 < max(shown) - 2 * noise <= upper
-    # The bounds say something.
+    # The bounds are not vacuous.
     assert 0.1 < lower < upper < 1
 
 
@@ -270,7 +270,7 @@ def test_the_distance_of_the_target_to_its_tilt_is_exact_for_two_actions():
         expected = np.abs(target - tilt).sum() * (x[1] - x[0]) / 2
         two = tilt_error(jnp.array([0.0, mean]), jnp.array([0.0, 1.0]), jnp.asarray(rate))
         assert two == pytest.approx(expected, rel=1e-5)
-        # The bound for any number of actions is the same integral with less knowledge.
+        # The bound for any number of actions bounds the same integral.
         three = tilt_error(jnp.array([0.0, mean, -50.0]), jnp.array([0.0, 1.0, 1.0]), jnp.asarray(rate))
         normaliser = np.sum(tilt * np.exp(rate * np.maximum(x, 0))) * (x[1] - x[0])
         assert three == pytest.approx(1 - 1 / normaliser, rel=1e-5)
@@ -297,7 +297,7 @@ def test_the_distance_of_the_target_to_its_tilt_is_bounded_for_many_actions():
     [
         ("langevin", 0.1 / 2),
         ("euler", 0.1 / (2 * 3.0)),
-        # a kick before and one after the thermostat, of which the noise is 1 − e^{−2γτ}
+        # a kick before and one after the thermostat, whose noise is 1 − e^{−2γτ}
         ("obabo", (0.05 * (1 + np.exp(-0.3))) ** 2 / (1 - np.exp(-0.6))),
         ("baoab", np.inf),
         ("noise in params", np.inf),
@@ -312,7 +312,7 @@ def test_the_cost_of_noise_in_gradients_in_the_closed_form_scheme():
     transition, noise = kernel.affine(jnp.array([0.0, 1.0]))
     move = transition[1, :, 0] - transition[0, :, 0]
     assert errors._noise_cost(kernel, jnp.float64) == pytest.approx(move @ np.linalg.solve(noise[0], move))
-    # As τ → 0 the path costs what it does for the dynamics: τβ/2γ
+    # As τ → 0 the cost of the path is that of the dynamics: τβ/2γ
     small = errors._noise_cost(KERNELS["exact"](1e-3), jnp.float64)
     assert small == pytest.approx(1e-3 / 6, rel=0.01)
 
@@ -336,7 +336,7 @@ def test_no_weight_leaves_the_gaussian_stage():
         assert compiled("langevin")(0.05, *LINE, 12, features, 0.0) == pytest.approx([expected] * 2)
 
 
-def test_nothing_is_claimed_where_nothing_is_known():
+def test_bounds_are_trivial_if_no_tilt_resembles_the_posterior():
     # Two actions far apart, equally good: no tilt resembles the posterior.
     features = np.array([[5.0], [-5.0]])
     assert compiled("langevin")(0.1, np.eye(1), np.zeros(1), np.zeros(1), 50, features, 3.0) == (0, 1)
@@ -351,7 +351,7 @@ def test_a_start_where_another_action_leads_is_paid_for_once():
     assert lower - 1e-4 <= true <= upper + 1e-4
     # The first step's divergence, (τ/4)λ²‖φ_b − φ_a‖² = 0.001, by Pinsker; after it the chain is at 2.8 ± 0.9.
     assert 2 * np.sqrt(0.001 / 2) < upper - lower < 2 * np.sqrt(0.0011 / 2)
-    # The noise of BAOAB does not reach all that a gradient moves, so there nothing can be said.
+    # The noise of BAOAB does not reach all that a gradient moves, so there is no bound.
     assert compiled("baoab")(0.4, *arguments, 3, features, 0.05) == (0, 1)
 
 

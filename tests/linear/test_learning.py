@@ -17,7 +17,7 @@ def constant_learner(values):
 
 
 def noisy_learner():
-    """Random values every episode, and all it was told among its facts."""
+    """Random values every episode; its facts hold all its inputs."""
 
     def plan(key, state, data, first):
         return learning.Plan(state + 1, jax.random.uniform(key, (3, 4, 3)), (data, first, state))
@@ -119,7 +119,7 @@ def test_stages_follow_one_another():
         np.testing.assert_array_equal(visits[h].sum((0, 1)), visits[h + 1].sum((1, 2)))
 
 
-def test_the_adversary_starts_where_the_last_policy_is_worst():
+def test_the_adversary_starts_in_the_worst_state_of_the_last_policy():
     gaps = jnp.array([0.1, 0.5, 0.5, 0.2])
     start = learning.worst_start(MDP)
     drawn = {int(start(key, gaps)) for key in jax.random.split(jax.random.key(0), 30)}
@@ -151,7 +151,7 @@ def test_a_bad_length_is_named_and_a_learner_can_object():
         learning.learn(jax.random.key(0), MDP, noisy_learner()._replace(check=check), 5)
 
 
-def test_values_that_are_no_numbers_have_a_regret_that_is_none():
+def test_values_that_are_nan_have_a_regret_of_nan():
     values = jnp.zeros((3, 4, 3)).at[1, 2, 0].set(jnp.nan)
     assert jnp.isnan(learning.learn(jax.random.key(0), MDP, constant_learner(values), 3).regret).all()
 

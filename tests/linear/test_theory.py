@@ -1,4 +1,4 @@
-"""Formulas against numbers worked by hand, brute force and what must hold between them."""
+"""Formulas against numbers worked by hand, brute force and identities between them."""
 
 import math
 

@@ -45,7 +45,7 @@ class History:
         return stacked[0] if stack == 1 else np.stack(stacked)
 
     def sample(self, turn, lane, newest, stack, n_step):
-        """The n-step transition that begins at a turn, knowing nothing after `newest`; None where none begins."""
+        """The n-step transition that begins at a turn, without rows after `newest`; None if none begins."""
         number, index = self.place[turn][lane]
         episode = self.episodes[lane][number]
         known = self.place[newest][lane]
@@ -65,7 +65,7 @@ class History:
 
 
 def taking_turns(num_groups, seed, num_turns, end):
-    """Histories of groups of lanes, and what arrives of them, one group after the other."""
+    """Histories of groups of lanes, and their arrivals, one group after the other."""
     histories = [History(seed + group, num_turns, end) for group in range(num_groups)]
     arrivals = [history.arrivals[turn] for turn in range(num_turns) for history in histories]
     return histories, arrivals
@@ -128,7 +128,7 @@ def test_samples_are_uniform_over_all_transitions_and_nothing_else(num_groups, p
         state = add(state, arrival)
     starts = np.flatnonzero(np.asarray(replay.is_start(state, np.arange(rows * LANES))))
     num = 40_000
-    # Priorities that nobody has set are all alike.
+    # Priorities that were never set are all equal.
     batch = jax.jit(replay.sample, static_argnums=2)(jax.random.key(0), state, num, DISCOUNT)
     counts = Counter(np.asarray(batch.slot).tolist())
     assert set(counts) == set(starts.tolist())

@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 def stream(ends):
-    """Transitions whose every observation is unique; `ends` says how each step ends ('', 'e', 't' or 'et')."""
+    """Transitions whose every observation is unique; `ends` gives the end of each step ('', 'e', 't' or 'et')."""
     transitions, observation, first = [], 0.0, 0.0
     for t, end in enumerate(ends):
         successor = t + 1 + (1000.0 if end else 0.0)  # a final observation is seen nowhere else
@@ -65,7 +65,7 @@ def stack(transitions):
 
 
 def assert_holds(made, state, capacity, n_step, seen):
-    """Every slot of the ring gives what the list gives."""
+    """Every slot of the ring gives the transition of the list."""
     stored = seen[-capacity:]
     assert int(state.size) == len(stored)
     slots = (np.arange(len(seen) - len(stored), len(seen))) % capacity  # oldest first

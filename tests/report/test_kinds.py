@@ -249,7 +249,7 @@ def test_names_keep_their_colours_and_others_take_free_ones():
     assert len(set(colours.values())) == 4
 
 
-def test_names_that_a_study_does_not_know_give_a_sentence(tables):
+def test_unknown_names_in_a_table_give_a_sentence(tables):
     strange = {"budget": tables["regret"]["budget"].assign(sampler="magic")}
     with pytest.raises(ValueError, match=r"table 'budget' has a value unknown to charts of kind 'budget': 'magic'"):
         make_chart("budget", strange)
@@ -291,4 +291,4 @@ def test_folders_are_overlaid_by_agent_and_settings(tmp_path):
     assert "<title>DQN on x · feelgood</title>" in alone
     assert "of one seed, without an interval" in alone
     kinds_shown = re.findall(r'data-kind="(\w+)"', alone)
-    assert kinds_shown == ["curves"]  # means over tasks say nothing new of one task
+    assert kinds_shown == ["curves"]  # means over tasks add nothing for one task

@@ -162,7 +162,7 @@ def test_ablations_stand_below_all_agents():
 
 
 @pytest.mark.parametrize(("lengths", "is_short"), [([25, 50], True), ([25, 100], False), (["?"], False), ([], False)])
-def test_the_page_of_short_chains_says_that_feel_good_does_not_help_there(tmp_path, lengths, is_short):
+def test_the_page_of_short_chains_notes_that_feel_good_does_not_help_on_them(tmp_path, lengths, is_short):
     manifest = {"study": "nchain", "spec": {"lengths": lengths, "agents": ["dqn"]}}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     assert ("too short for the feel-good term" in provenance(tmp_path).lead) == is_short

@@ -33,13 +33,13 @@ def test_a_long_run_reports_every_tenth_of_its_steps(log):
         for chunk in range(101):
             log.now = 60.0 * chunk
             report(Moment(chunk, f"at {chunk}"))
-    # A minute a hundredth: what is left takes as many minutes.
+    # A minute per hundredth: the rest takes as many minutes.
     left = {chunk: f"{(100 - chunk) // 60}:{(100 - chunk) % 60:02}:00" for chunk in range(10, 100, 10)}
     said = [f"alien: {chunk}%, at {chunk}, eta {left[chunk]}" for chunk in range(10, 100, 10)]
     assert log.lines == [*said, "alien: at 100"]
 
 
-def test_so_do_runs_inside_xla(log):
+def test_runs_inside_xla_report_every_tenth_of_their_steps(log):
     with log.bar.task("chain", 2) as report:
         for chunk in (1, 2):
             log.now = 3600.0 * chunk

@@ -1,4 +1,4 @@
-"""Sinks: what is logged arrives, and a sink that fails never ends a run."""
+"""Sinks: logged values arrive, and a sink that fails never ends a run."""
 
 import importlib
 import subprocess
@@ -13,7 +13,7 @@ from feelgood.runs.sinks import Sink, combine, csv, guarded, tensorboard, wandb
 
 
 def remembering():
-    """A sink and what it was given."""
+    """A sink and the values it was given."""
     got = []
     return Sink(lambda step, values: got.append((step, dict(values))), lambda: got.append("closed")), got
 

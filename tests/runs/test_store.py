@@ -63,7 +63,7 @@ def test_a_folder_that_holds_another_study_is_left_alone(tmp_path, name, seeds, 
     assert (tmp_path / "manifest.json").read_text() == before
 
 
-def test_where_results_lie_does_not_make_them_another_study(tmp_path):
+def test_the_place_of_results_does_not_make_them_another_study(tmp_path):
     for spelling in (tmp_path, tmp_path / "x" / ".."):
         with store.recorded(tmp_path, "toy", Spec((1,), spelling)):
             pass
@@ -80,7 +80,7 @@ CURVES = pd.DataFrame({"agent": ["dqn", "dqn"], "seed": [0, 1], "return": [1.0, 
 OTHER = pd.DataFrame({"agent": ["dqn"], "score": [0.5]})
 
 
-def test_results_are_the_curves_where_there_are_some(tmp_path):
+def test_results_are_the_curves_if_there_are_some(tmp_path):
     store.write_table(tmp_path / "curves.parquet", CURVES)
     store.write_text(tmp_path / "summary.csv", OTHER.to_csv(index=False))
     for path in (tmp_path, str(tmp_path)):
@@ -144,7 +144,7 @@ def test_a_flipped_bit_is_read_as_the_same_table_or_not_at_all(tmp_path):
 
 @pytest.mark.parametrize("bits", [0x7FC00000, 0x7FFFFFFF, 0xFFC00000], ids=["usual", "of a GPU", "negative"])
 def test_every_kind_of_nan_is_read_back(tmp_path, monkeypatch, bits):
-    # pandas 2 hashes the bits of numbers, of which NaN has several patterns; pandas 3 takes them for one.
+    # pandas 2 hashes the bits of numbers, and NaN has several bit patterns; pandas 3 hashes them alike.
     by_bits = lambda table, index: pd.Series(table["potential"].to_numpy().view(np.uint32).astype(np.uint64))
     monkeypatch.setattr(pd.util, "hash_pandas_object", by_bits)
     values = np.array([0x3F800000, bits], np.uint32).view(np.float32)
@@ -230,7 +230,7 @@ def test_the_command_runs_the_same_study(spec):
     assert tyro.cli(type(spec), args=words[3:]) == spec
 
 
-def test_where_and_in_which_pieces_a_study_runs_does_not_make_it_another(tmp_path):
+def test_the_engine_and_the_size_of_tasks_do_not_make_it_another_study(tmp_path):
     spec = NChainStudy(output=tmp_path)
     for again in (spec, replace(spec, seeds_per_task=3), replace(spec, num_processes=2)):
         with store.recorded(tmp_path, "nchain", again):
@@ -291,7 +291,7 @@ def test_the_readme_describes_every_file(tmp_path):
     pd.testing.assert_frame_equal(eval(last, {"feelgood": feelgood}), CURVES)
 
 
-def test_a_readme_that_somebody_made_their_own_stays_as_it_is(tmp_path):
+def test_a_readme_that_somebody_has_edited_is_not_changed(tmp_path):
     with store.recorded(tmp_path, "toy", Spec((1,), tmp_path)):
         pass
     readme = tmp_path / "README.md"
@@ -327,7 +327,7 @@ def test_a_folder_is_written_by_one_at_a_time(tmp_path):
         pass
 
 
-def test_a_table_is_replaced_whole_and_kept_where_its_successor_cannot_be_written(tmp_path):
+def test_a_table_is_replaced_as_a_whole_and_kept_if_its_successor_cannot_be_written(tmp_path):
     path = tmp_path / "curves.parquet"
     store.write_table(path, CURVES)
     old = path.read_bytes()

@@ -216,7 +216,7 @@ def test_statistics_of_a_pytree_are_those_of_its_arrays(statistic, shape):
         statistic({"slope": np.zeros((2, 3)[-len(shape) :])})
 
 
-def test_functions_in_a_model_stay_as_they_are_and_a_single_chain_is_explained():
+def test_functions_in_a_model_are_unchanged_and_a_single_chain_is_explained():
     draws = {"weight": jax.random.normal(jax.random.key(0), (2, 50, 3)), "activation": jnp.tanh}
     found = diagnostics.effective_sample_size(draws)
     assert found["activation"] is jnp.tanh

@@ -262,7 +262,7 @@ def test_a_point_is_as_far_as_can_be_from_a_law_with_a_density():
         assert kl(p, q) == np.inf
 
 
-def test_where_a_law_does_not_exist_neither_do_its_distances():
+def test_distances_of_a_law_that_does_not_exist_are_nan():
     broken, law = (np.zeros(2), np.full((2, 2), np.nan)), random_law(0, 2)
     for distance in (total_variation, kl, wasserstein2):
         assert np.isnan(distance(broken, law))

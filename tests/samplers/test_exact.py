@@ -111,7 +111,7 @@ def test_the_feel_good_term_raises_the_value_of_the_first_state():
     assert value(happy) > value(plain) + 0.3
 
 
-def test_a_posterior_that_is_no_number_gives_a_draw_that_is_none_and_does_not_hang():
+def test_a_posterior_that_is_nan_gives_a_draw_of_nan_and_does_not_hang():
     sampler = samplers.exact_feel_good(jnp.array([jnp.nan, 0.0]), jnp.eye(2), jnp.eye(2), 1.0)
     state, _ = jax.jit(lambda key: sampler.step(key, sampler.init(jnp.zeros(2)), None))(jax.random.key(0))
     assert jnp.isnan(state.params).any()

@@ -1,4 +1,4 @@
-"""Single steps: the exact one against matrix exponentials, and how long a step each sampler bears."""
+"""Single steps: the exact one against matrix exponentials, and the largest stable step of each sampler."""
 
 import functools
 import math

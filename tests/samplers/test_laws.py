@@ -204,7 +204,7 @@ def test_law_after_many_steps_is_the_stationary_law(name):
 @pytest.mark.parametrize(
     ("scheme", "update"), [("BAOAB", baoab_in_its_usual_order), ("OBABO", obabo_in_its_usual_order)]
 )
-def test_starting_the_cycle_elsewhere_leaves_the_law_of_positions_as_it_is(scheme, update):
+def test_starting_the_cycle_elsewhere_does_not_change_the_law_of_positions(scheme, update):
     matrix, _, noise = affine_form(update)
     usual = scipy.linalg.solve_discrete_lyapunov(matrix, noise)[:3, :3]
     law = stationary_law(underdamped_splitting_kernel(TAU, GAMMA, BETA, scheme), MEAN, PRECISION)

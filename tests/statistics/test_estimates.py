@@ -95,7 +95,7 @@ def test_improvement_counts_the_pairs_that_are_won_and_half_of_those_that_are_dr
     assert statistics.improvement([np.array(x, float)], [np.array(y, float)]) == pytest.approx(expected) == pairs
 
 
-def test_improvement_is_turned_around_where_lower_is_better():
+def test_improvement_is_reversed_if_lower_is_better():
     x, y = {"t": np.array([1.0, 3])}, {"t": np.array([2.0, 3]), "u": np.zeros(2)}
     up = statistics.probability_of_improvement(x, y)
     down = statistics.probability_of_improvement(x, y, lower_is_better=True)

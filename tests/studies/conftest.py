@@ -1,4 +1,4 @@
-"""Stands in for training, so that what studies do with runs can be tested without any."""
+"""Stands in for training, so that the handling of runs in studies can be tested without training."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster: the same tables, whatever becomes of nodes, of the head and of the leading process."""
+"""Tasks on a Ray cluster: the same tables, whatever happens to nodes, the head and the leading process."""
 
 import itertools
 import signal
@@ -113,7 +113,7 @@ def test_tasks_on_ray_come_back_to_their_own_plans_and_the_cluster_is_left(fake_
     assert remote.facts["workers"] == ["1 x cpu"]
 
 
-def test_a_cluster_is_not_spoken_to_where_all_is_done_and_not_left_where_it_was_there_before(fake_ray, tmp_path):
+def test_a_cluster_is_not_contacted_if_all_is_done_and_not_shut_down_if_it_was_running_before(fake_ray, tmp_path):
     carry_out([counting(0, [])], tmp_path, shuffled(0))
     ray = fake_ray(CPUS)
     with cluster.on_ray(tmp_path, "") as remote:
@@ -136,7 +136,7 @@ def test_a_cluster_is_not_spoken_to_where_all_is_done_and_not_left_where_it_was_
         ([CPUS, (False, {"CPU": 8.0, "GPU": 2.0})], 3, {"num_cpus": 3}),
     ],
 )
-def test_a_task_asks_for_a_gpu_where_there_are_some_and_else_for_as_many_cores_as_devices_here(
+def test_a_task_requests_a_gpu_if_there_are_some_and_otherwise_as_many_cores_as_devices_here(
     fake_ray, monkeypatch, tmp_path, nodes, devices, needs
 ):
     import jax
@@ -244,7 +244,7 @@ def test_nodes_that_do_not_reach_the_folder_are_reported_once_and_keep_no_checkp
     assert seen == [None]
 
 
-def test_a_folder_is_reached_where_it_holds_the_token_of_the_leading_process(tmp_path):
+def test_a_folder_is_reached_if_it_holds_the_token_of_the_leading_process(tmp_path):
     assert node.is_unreached(tmp_path / "missing", "abc")
     assert node.is_unreached(tmp_path, "abc")
     (tmp_path / ".reached").write_bytes(b"\xff")

@@ -47,7 +47,7 @@ def test_each_point_changes_one_number_and_its_score_is_reported_under_it(tmp_pa
     assert json.loads((tmp_path / "manifest.json").read_text())["finished"] is True
 
 
-def test_a_folder_of_another_study_is_refused_and_left_as_it_is(tmp_path):
+def test_a_folder_of_another_study_is_refused_and_not_changed(tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps({"label": "other"}))
     with pytest.raises(ValueError, match="holds another study"):
         sensitivity.run(SensitivityStudy(output=tmp_path))

@@ -1,4 +1,4 @@
-"""The sweep: every point tried, the winner chosen on some seeds and measured on others, and both said."""
+"""The sweep: every point is tried, the winner is chosen on some seeds and measured on others, and both are reported."""
 
 import contextlib
 import json
@@ -207,7 +207,7 @@ def test_a_run_of_a_sweep_is_that_of_train(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_bandit_is_swept_for_real(tmp_path):
+def test_a_real_sweep_of_a_bandit(tmp_path):
     study = SweepStudy(
         agent="dqn",
         environment="two_armed",

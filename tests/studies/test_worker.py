@@ -1,4 +1,4 @@
-"""Tasks in processes of their own: the same tables, whatever becomes of the processes."""
+"""Tasks in processes of their own: the same tables, whatever happens to the processes."""
 
 import multiprocessing
 import os
@@ -77,7 +77,7 @@ def die(progress, checkpoint):
     os.kill(os.getpid(), signal.SIGKILL)
 
 def long(progress, checkpoint):
-    """Keeps what it has on Ctrl-C."""
+    """Keeps its work on Ctrl-C."""
     try:
         with progress.task("long", 1) as report:
             checkpoint.write_text("begun")
@@ -100,7 +100,7 @@ def tasks(tmp_path, monkeypatch):
 
 
 class Watching:
-    """A bar that notes what it is told."""
+    """A bar that records its reports."""
 
     def __init__(self, on_report=lambda moment: None):
         self.heard, self._on_report = [], on_report
@@ -170,7 +170,7 @@ def test_a_table_that_cannot_be_sent_is_an_error_with_its_traceback(tasks, tmp_p
     assert "Traceback" in caught.value.__notes__[0]
 
 
-def test_a_task_that_dies_while_it_speaks_is_lost():
+def test_a_task_that_dies_while_it_sends_a_message_is_lost():
     worker = Worker.__new__(Worker)
     ours, theirs = multiprocessing.Pipe(duplex=False)
     os.write(theirs.fileno(), (1000).to_bytes(4, "big") + b"not a thousand")
@@ -224,7 +224,7 @@ if __name__ == "__main__":
     pytest.fail("the task outlived the process that led")
 
 
-def test_jax_is_set_up_as_it_is_here(tasks, tmp_path):
+def test_jax_is_set_up_as_in_the_main_process(tasks, tmp_path):
     with in_processes(tmp_path, Watching(), 1) as engine:
         _, table = engine.first([Task("device", "device.parquet", tasks.device)])
     ours = [str(value) for value in (jax.local_device_count(), jax.config.jax_enable_x64, jax.random.key(3))]

@@ -91,7 +91,7 @@ class Stop(Exception):
 def undisturbed(tmp_path_factory):
     seen, path = [], tmp_path_factory.mktemp("undisturbed") / "state.npz"
     curves = run(path=path, report=seen.append)
-    # Worth comparing: runs change, differ, and some episodes succeed.
+    # The comparison is not trivial: runs change, differ, and some episodes succeed.
     assert len(np.unique(curves.record.potential)) == 3 * NUM_CHUNKS
     assert curves.record.num_successes.any()
     assert [progress[:3] for progress in seen] == [(chunk + 1, NUM_CHUNKS, 3) for chunk in range(NUM_CHUNKS)]

@@ -1,4 +1,4 @@
-"""Checkpoints: what is written comes back bit for bit, and what cannot be trusted is refused in one sentence."""
+"""Checkpoints: arrays come back bit for bit, and files that cannot be trusted are refused in one sentence."""
 
 import os
 import pickle

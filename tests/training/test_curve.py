@@ -1,4 +1,4 @@
-"""The curve of a run, with evaluations that end when the test says so."""
+"""The curve of a run, with evaluations that the test ends."""
 
 from concurrent.futures import Future
 
@@ -80,7 +80,7 @@ def test_points_that_no_turn_ended_at_are_left_out(curve, evaluator, told):
     assert curve.reported_steps() == [0, 75]
 
 
-def test_the_best_policy_is_that_of_the_highest_return_and_the_later_one_of_equals(curve, evaluator):
+def test_the_best_policy_is_that_of_the_highest_return_and_the_latest_one_in_a_tie(curve, evaluator):
     for number, (step, value) in enumerate([(0, 1.0), (30, 4.0), (60, 2.0), (90, 4.0)]):
         curve.add(point(step))
         curve.evaluate(step, policy(step))

@@ -1,4 +1,4 @@
-"""Evaluations side by side: each is what it would be alone, and none stands or falls with another."""
+"""Evaluations in parallel: each gives the same result as alone, and a failure does not affect the others."""
 
 import threading
 from concurrent.futures import CancelledError
@@ -15,7 +15,7 @@ from feelgood.training.evaluation import Evaluator
 
 
 class Counting(gymnasium.Env):
-    """Shows its time and seed; pays time·action; ends after 2 to 40 steps, as its seed says; breaks at action 9.
+    """Shows its time and seed; pays time·action; ends after 2 to 40 steps, depending on its seed; breaks at action 9.
 
     And at action 10 it ends the program.
     """
@@ -182,7 +182,7 @@ def test_closing_ends_active_and_waiting_evaluations():
         asked(these, [4])
 
 
-def test_an_evaluation_that_nobody_wants_any_more_is_left_out():
+def test_a_cancelled_evaluation_is_left_out():
     go_on = threading.Event()
     environment = TASK._replace(make=lambda *settings: go_on.wait(600) and make(*settings))
     these = evaluator(environment)

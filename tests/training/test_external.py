@@ -1,4 +1,4 @@
-"""The loop for external environments, on environments whose every transition can be told from what is seen."""
+"""The loop for external environments, on environments whose observations identify every transition."""
 
 import dataclasses
 import errno
@@ -32,7 +32,7 @@ LENGTHS = (3, 5, 8)
 
 
 class Telling(gymnasium.Env):
-    """Shows (its seed, episode, time, last action); reward 10·time + action; ends by turns as LENGTHS say.
+    """Shows (its seed, episode, time, last action); reward 10·time + action; episode lengths alternate as in LENGTHS.
 
     Every second episode terminates, the others are cut off.
     """
@@ -91,7 +91,7 @@ HYPER = {"step_size": 1e-3}
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled_once():
-    """Runs of one config share what is compiled for them."""
+    """Runs of one config share their compiled functions."""
     made, build = {}, external.external_steps
 
     def external_steps(environment, make_agent, config, hyper, schedule):
@@ -108,7 +108,7 @@ def compiled_once():
 
 @pytest.fixture
 def at_once(monkeypatch):
-    """The training waits for each evaluation, so it is where the newest point of the curve is."""
+    """The training waits for each evaluation, so it has not passed the newest point of the curve."""
     submit = external_run.Evaluator.submit
 
     def wait(evaluator, key, agent):
@@ -121,7 +121,7 @@ def at_once(monkeypatch):
 
 @pytest.fixture(scope="module", params=[CONFIG, TAKING_TURNS], ids=["together", "taking turns"])
 def finished(request):
-    """A run that went to its end, with all that it was."""
+    """A run that went to its end, with all its data."""
     runs = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(external_run.Run, "close", lambda run: runs.append(run))
@@ -270,7 +270,7 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path):
     settings = {"folder": tmp_path, "label": "telling"}
     with pytest.raises(Interrupted):
         train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, report=stop, **settings)
-    # And a second time, from what was restored.
+    # And a second time, from the restored run.
     stop_again = lambda point: signal.raise_signal(signal.SIGINT) if point.step == 160 else None
     with pytest.raises(Interrupted):
         train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, report=stop_again, **settings)
@@ -394,7 +394,7 @@ def watch_acting(monkeypatch):
 def test_each_draw_acts_until_the_newest_takes_its_place(monkeypatch):
     params, acting = watch_acting(monkeypatch)
     train(ENVIRONMENT, make_agent, TAKING_TURNS, HYPER, seed=3)
-    # 120 turns: the last two of two groups, the second of which has the place that it shares from the newer position.
+    # 120 turns in two groups: the two draws were replaced last, two turns apart.
     np.testing.assert_array_equal(acting[-1], [params[-3], params[-1]])
     assert not np.array_equal(params[-3], params[0])
     # Two draws from the prior act until there was an update, after 24 steps of two environments; then one goes.
@@ -425,7 +425,7 @@ def test_draws_of_an_ensemble_share_its_prior_networks(monkeypatch, num_chains):
         "bootstrapped_dqn", spaces, {"step_size": hyper["step_size"]}, agents.Options(hidden=(8,), num_members=3)
     )
     config = dataclasses.replace(CONFIG, num_draws=2, num_chains=num_chains, num_steps=80)
-    # Not from what is compiled for the other agent.
+    # Not from the functions compiled for the other agent.
     monkeypatch.setattr(external, "external_steps", external_steps)
     outcome = train(ENVIRONMENT, make, config, HYPER, seed=0)
     draws = runs[0].lanes.draws
@@ -538,7 +538,7 @@ def test_a_full_disk_is_one_sentence_before_the_run_and_during_it(tmp_path, monk
     journal.close()
 
 
-def test_any_error_of_the_journal_is_heard_of_and_nothing_hangs(tmp_path, monkeypatch):
+def test_any_error_of_the_journal_is_raised_and_nothing_hangs(tmp_path, monkeypatch):
     journal = Journal(tmp_path, "x", 10, 2, np.zeros((4, 4)))
     monkeypatch.setattr(os, "pwrite", lambda *arguments: 1 / 0)
     write_on = lambda: [journal.row(i, np.zeros((4, 4))) for i in range(200)]
@@ -745,7 +745,7 @@ def test_acting_and_learning_are_compiled_once_and_before_the_first_step():
     environment = vector_environment(
         lambda n, _: SyncVectorEnv([Watched] * n, autoreset_mode=AutoresetMode.NEXT_STEP), "watched"
     )
-    config = dataclasses.replace(CONFIG, num_steps=80, batch_size=5)  # of which nothing is compiled yet
+    config = dataclasses.replace(CONFIG, num_steps=80, batch_size=5)  # for which nothing is compiled yet
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
         outcome = train(environment, make_agent, config, HYPER, seed=0)

@@ -1,4 +1,4 @@
-"""Films: what is written is what was seen, and a missing ffmpeg is named."""
+"""Films: the file holds the frames that were shown, and a missing ffmpeg is named."""
 
 import shutil
 import subprocess

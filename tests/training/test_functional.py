@@ -1,4 +1,4 @@
-"""One run: a spy in the agent's place writes down what the loop hands it; a real agent shows what numbers do."""
+"""One run: a spy in the agent's place records its inputs; a real agent shows the effect of numbers."""
 
 import dataclasses
 import functools
@@ -29,7 +29,7 @@ def same(a, b):
 
 
 def counter(episode_length=7):
-    """Observations that tell them all apart: a random multiple of 100, then one more at every step.
+    """Observations that are all different: a random multiple of 100, then one more at every step.
 
     The reward is the observation before the step. Each episode ends after `episode_length` steps.
     """
@@ -46,7 +46,7 @@ def counter(episode_length=7):
 
 
 def _log(num_updates):
-    """Room for what the updates see in `counter`."""
+    """Room for the inputs of the updates in `counter`."""
     many = lambda dtype=jnp.int32: jnp.zeros((num_updates, BATCH_SIZE), dtype)
     return {
         "target": jnp.zeros(num_updates),
@@ -57,12 +57,12 @@ def _log(num_updates):
 
 
 def _stamp(key, state, context, observation, progress):
-    """An action that says when it was taken: 200 times the share of the budget used."""
+    """An action that shows when it was taken: 200 times the share of the budget used."""
     return jnp.round(200 * jnp.asarray(progress)).astype(jnp.int32)
 
 
 def spy(num_updates=0, *, explore=_stamp, exploit=lambda key, *_: jnp.int32(1), is_random=False):
-    """Counts its gradient steps in place of parameters, and writes down what it is given in the first `num_updates`."""
+    """Counts its gradient steps in place of parameters, and records its inputs in the first `num_updates`."""
 
     def make(spaces, hyper):
         def update(key, state, batch, num_data, next_values):
@@ -206,7 +206,7 @@ def test_minibatches_hold_transitions_that_were_collected_and_all_of_them_in_tim
     assert set(rings[1][:20]) <= set(batch.observation.ravel())
 
 
-def test_transitions_know_their_true_successor_their_reward_and_the_start_of_their_episode():
+def test_transitions_hold_their_true_successor_their_reward_and_the_start_of_their_episode():
     batch = log_of()["batch"]
     np.testing.assert_array_equal(batch.next_observation, batch.observation + 1)
     np.testing.assert_array_equal(batch.return_, batch.observation)
@@ -446,7 +446,7 @@ def test_a_cut_is_bootstrapped_through_with_a_single_action():
 
 
 def by_observation(observation):
-    """A priority that tells observations apart."""
+    """A priority that differs between observations."""
     return (observation % 7 + 1) ** 2.0
 
 

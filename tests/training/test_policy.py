@@ -74,7 +74,7 @@ def own(env):
 
 
 def untrained(agent="dqn", environment=None, origin=None, seeds=(0,), hidden=(4,)):
-    """A policy of random weights, scaled so that its choices depend on what it sees; a chain for each seed."""
+    """A policy of random weights, scaled so that its choices depend on the observation; a chain for each seed."""
     origin = origin or Origin("gym", "feelgood-tests/Line-v0")
     environment, options = environment or make_environment(origin), Options(hidden=hidden, num_members=3)
     make = zoo_agent(agent, options)

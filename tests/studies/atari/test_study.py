@@ -1,4 +1,4 @@
-"""The Atari study: its config, refusal of bad input, what it does with runs, and a tiny real one that is stopped."""
+"""The Atari study: its config, refusal of bad input, its handling of runs, and a tiny real one that is stopped."""
 
 import contextlib
 import dataclasses
@@ -318,7 +318,7 @@ def test_a_study_leaves_tables_figures_and_the_emulators_version_and_no_checkpoi
     assert shown[0] == shown[1]
 
 
-def test_a_run_whose_table_is_there_loses_its_checkpoint_and_one_without_keeps_it(tmp_path, fake_runs):
+def test_a_run_with_a_table_loses_its_checkpoint_and_one_without_keeps_it(tmp_path, fake_runs):
     ran = fake_runs(lambda run: 1 / (run.agent != "dqn"))
     study = AtariStudy(output=tmp_path)
     with pytest.raises(ZeroDivisionError):
@@ -380,7 +380,7 @@ def test_curves_of_a_study_under_way_can_be_had(tmp_path, monkeypatch):
 
     monkeypatch.setattr(feelgood.training.external, "train", fake_train)
     study = dataclasses.replace(tiny(tmp_path), hyper=(), vary=("feel_good_weight=0.01,0.1",))
-    for known in ([0, 300], [0]):  # a run that goes on tells its curve from the beginning
+    for known in ([0, 300], [0]):  # a resumed run reports its curve from the beginning
         with pytest.raises(Interrupted):
             atari.run(study)
         curves = feelgood.load_results(tmp_path)

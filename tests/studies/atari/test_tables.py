@@ -69,7 +69,7 @@ def test_scores_of_a_run_leave_out_the_untrained_network():
     (run,) = runs.to_dict("records")
     expected = {"game": "alien", "agent": "dqn", "seed": 3, "max": 12, "last_5": 10, "last_10": 7.5, "diverged": False}
     assert run == expected
-    # The order of rows does not matter, and a short run is averaged over what it has.
+    # The order of rows does not matter, and a short run is averaged over all its evaluations.
     shuffled = curve("alien", "dqn", 3, returns).sample(frac=1, random_state=0)
     assert atari.per_seed(shuffled).equals(runs)
     assert atari.per_seed(curve("alien", "dqn", 0, [9, 1, 2]))["last_10"].item() == 1.5
@@ -125,14 +125,14 @@ def test_published_curves_count_up_to_as_many_frames_as_ours_have():
 def test_evaluations_are_counted_below_inside_and_above_the_range_of_published_seeds():
     theirs = pd.concat([curve("alien", "ulmcdqn", 0, [0, 20, 40]), curve("alien", "ulmcdqn", 1, [0, 10, 60, 80])])
     ours = pd.concat([curve("alien", "ulmcdqn", 0, [0, 9, 60, 500]), curve("alien", "ulmcdqn", 1, [1, 15, np.nan])])
-    # At 1.2 million only one published seed is left, at 1.6 million none; what diverged is nowhere.
+    # At 1.2 million only one published seed is left, at 1.6 million none; diverged evaluations are not counted.
     assert atari.place_counts(ours, theirs) == {"below": 1, "inside": 3, "above": 2}
     late = curve("alien", "ulmcdqn", 0, [0, 15, 50, 80, 7])
     assert atari.place_counts(late, theirs) == {"below": 0, "inside": 4, "above": 0}
     between = curve("alien", "ulmcdqn", 0, [11, 33, 69, 80])
     between["frame"] += 200_000  # where seed 0 is at 10, 30, and seed 1 at 5, 35, 70
     assert atari.place_counts(between, theirs) == {"below": 1, "inside": 1, "above": 1}
-    # Somebody's single precision is no difference.
+    # Numbers in single precision count as equal.
     assert atari.place_counts(curve("a", "b", 0, [32.2]), curve("a", "b", 3, [float(np.float32(32.2))]))["inside"] == 1
     summary = atari.summarise(ours, theirs)
     assert summary[["below", "inside", "above"]].to_numpy().tolist() == [[1, 3, 2]]
@@ -155,7 +155,7 @@ def test_the_interquartile_mean_is_over_all_games_and_seeds_of_agents_that_have_
     paper = ((1999 - 228) / (7128 - 228) + 34 / 30) / 2
     assert table.loc["ulmcdqn", "paper_mean"] == pytest.approx(paper)
     assert 0 <= table.loc["ulmcdqn", "iqm_low"] < table.loc["ulmcdqn", "iqm"] < table.loc["ulmcdqn", "iqm_high"] <= 1.5
-    # One run of a game: a value, but nothing to tell how sure it is.
+    # One run of a game: a value without an interval.
     assert table.loc["c51", "mean"] == pytest.approx((0.5 / 6900 + 1) / 2)
     assert table.loc["c51", ["iqm_low", "iqm_high", "mean_low", "mean_high"]].isna().all()
 

@@ -17,7 +17,7 @@ LENGTH = 3  # steps of an episode here
 
 
 def tallied(tally, bad, num_pieces):
-    """Totals after episodes of `LENGTH` steps of which some are bad, added in pieces that cut episodes."""
+    """Totals after episodes of `LENGTH` steps, some of them bad, added in pieces that cut episodes."""
     ended = np.tile([False] * (LENGTH - 1) + [True], len(bad))
     is_bad = np.repeat(bad, LENGTH)
     totals, add = tally.init, jax.jit(tally.add)

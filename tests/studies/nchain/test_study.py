@@ -66,7 +66,7 @@ def tree_of(folder):
 
 
 @pytest.mark.parametrize("manifest", [json.dumps({"label": "other"}), "{}", "not json"])
-def test_a_folder_of_another_study_is_refused_and_left_as_it_is(tmp_path, manifest):
+def test_a_folder_of_another_study_is_refused_and_not_changed(tmp_path, manifest):
     (tmp_path / "manifest.json").write_text(manifest)
     (tmp_path / "summary.csv").write_text("precious")
     before = tree_of(tmp_path)
@@ -210,7 +210,7 @@ def test_the_reporting_seeds_run_with_the_point_that_tuning_chose(fake_runs, mon
     monkeypatch.setitem(GRIDS, "dqn", {"step_size": (1.0, 2.0)})
     study = NChainStudy(agents=("dqn",), tuning_seeds=(2, 2), num_kept=1, num_seeds=3)
     ((curves,), _) = carried_out(nchain.plan(study, 25, "dqn"), tmp_path)
-    # Tables tell all hyper-parameters, defaults included.
+    # Tables hold all hyper-parameters, defaults included.
     for name, value in {**ZOO["dqn"].hyper, "step_size": 2.0}.items():
         assert set(curves[name]) == {value}
     assert [(cell.stage, cell.points) for cell in ran[1:]] == [

@@ -53,7 +53,7 @@ def run(length, agent, seed, initial, returns, *, successes=None, first_success=
 def curves():
     nothing = [0.0] * 12
     runs = [
-        # Twelve evaluations, of which the last ten make the score: (8·10 + 2·0)/10.
+        # Twelve evaluations; the last ten make the score: (8·10 + 2·0)/10.
         run(
             25,
             "dqn",

@@ -27,7 +27,7 @@ def small(output, **options):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A study's folder, files and words, and the seeds of each of its batches of runs with their algorithm."""
+    """A study's folder, files and output, and the seeds of each of its batches of runs with their algorithm."""
     output = tmp_path_factory.mktemp("regret")
     said, seeds, run = [], [], regret_parts._regrets
 

@@ -92,7 +92,7 @@ def errors():
     return pd.DataFrame(rows)
 
 
-def test_curves_with_the_constants_of_theories_are_drawn_only_where_there_are_no_others():
+def test_curves_with_the_constants_of_theories_are_drawn_only_if_there_are_no_others():
     titles = lambda table: [panel.title for panel in make_chart("curves", {"curves": table}).panels]
     table = curves()
     assert titles(table) == ["lock, tuned", "simplex, tuned"]

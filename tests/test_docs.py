@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+import feelgood
 from feelgood.catalogue import KINDS
 from feelgood.checks import check_choice
 from feelgood.cli import COMMANDS, home_of
@@ -128,6 +129,11 @@ def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text()), flags=re.MULTILINE)
     plain = [re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", heading).lower() for heading in headings]
     return {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", heading, flags=re.ASCII).strip()) for heading in plain}
+
+
+def test_the_citation_has_the_version_of_the_package():
+    (version,) = re.findall(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), flags=re.MULTILINE)
+    assert version == feelgood.__version__
 
 
 # Commands.
@@ -442,7 +448,6 @@ def test_search_works_on_pages_opened_from_files(site, browser):
 
 
 def test_the_reference_of_the_site_has_every_public_name(site):
-    import feelgood
     from feelgood import api
     from feelgood.envs import external
     from feelgood.runs import store

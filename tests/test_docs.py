@@ -73,11 +73,12 @@ def test_the_examples_in_docstrings_print_their_output(source, monkeypatch):
 # Packages, and modules without a list of public names, whose functions all have an example.
 SHOWN = ("agents", "bandits", "envs", "envs.bsuite", "envs.diagnostic", "envs.external", "linear", "linear.algorithms")
 SHOWN += ("linear.mdps", "linear.schemes", "linear.theory", "networks", "objectives", "replay", "samplers")
-SHOWN += ("statistics", "training")
+SHOWN += ("samplers.diagnostics", "statistics", "training")
 
 # The exceptions, and why. The tests run every example, and most of its time is compilation.
 UNSHOWN = {
     "envs.external.atari": "needs an extra",
+    "samplers.diagnostics.to_arviz": "needs a package that is not a dependency",
     "training.run_batch": "compiles a training loop, which takes two seconds",
     **{f"linear.{name}": "a plan compiles for a second" for name in ("cps", "eleanor", "lmc_lsvi", "lsvi_ase_general")},
     **{f"bandits.{name}_ts": "is called like `lmc_ts`" for name in ("baoab", "chain", "hmc", "mala", "ulmc")},

@@ -18,6 +18,7 @@ from feelgood.samplers.diagnostics import (
     spectral_radius,
     stationary_law,
     target_law,
+    total_variation_of_modes,
     underdamped_exact_kernel,
     underdamped_kernel,
     underdamped_splitting_kernel,
@@ -124,6 +125,17 @@ def test_there_is_no_stationary_law_where_the_potential_is_flat_up_to_rounding(c
         (lambda: underdamped_kernel(0.1, -1.0, 1.0), "friction must be non-negative and finite, got -1.0"),
         (lambda: law_after(langevin_kernel(0.1, 1.0), MEAN, PRECISION, -1, MEAN), "num_steps must be a whole number"),
         (lambda: target_law(MEAN, np.ones(3), 1.0), "precision must be a square matrix, got shape (3,)"),
+        (lambda: target_law(MEAN, PRECISION, 0.0), "inverse_temperature must be positive (infinity allowed), got 0.0"),
+        (lambda: target_law(np.ones(2), PRECISION, 1.0), "mean must have shape (3,), as precision has, got shape (2,)"),
+        (lambda: stationary_law(langevin_kernel(0.1, 1.0), np.ones(2), PRECISION), "mean must have shape (3,)"),
+        (
+            lambda: law_after(langevin_kernel(0.1, 1.0), MEAN, PRECISION, 1, np.ones((3, 1))),
+            "initial_mean must have shape (3,), as precision has, got shape (3, 1)",
+        ),
+        (
+            lambda: total_variation_of_modes(jnp.zeros(3), jnp.ones(2)),
+            "shift and scale must have the same shape (d,), got shapes (3,) and (2,)",
+        ),
     ],
 )
 def test_wrong_input_is_named_in_one_sentence(call, message):

@@ -25,6 +25,11 @@ def autocorrelation(x: Any) -> Any:
 
     Returns:
       ρ at lags 0 … steps − 1, in the shape of `x`.
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> print(autocorrelation(jnp.array([1.0, -1.0, 1.0, -1.0])).round(2))  # n − t of n products at lag t
+      [ 1.   -0.75  0.5  -0.25]
     """
     return _of_each(_autocorrelation, "x", x, 1)
 
@@ -39,6 +44,12 @@ def autocorrelation_time(x: Any) -> Any:
 
     Returns:
       τ for each entry, of shape `x.shape[1:]`.
+
+    Examples:
+      >>> import jax
+      >>> x = jax.random.normal(jax.random.key(0), (10_000,)).repeat(5)  # each draw five times
+      >>> print(f"{autocorrelation_time(x):.0f}")
+      5
     """
     return _of_each(lambda x: _integrated_time(x[None]), "x", x, 1)
 
@@ -56,6 +67,12 @@ def effective_sample_size(draws: Any) -> Any:
 
     Returns:
       ESS for each entry, of shape `draws.shape[2:]`, never above N log₁₀ N for N draws in all.
+
+    Examples:
+      >>> import jax
+      >>> draws = jax.random.normal(jax.random.key(0), (4, 10_000)).repeat(5, axis=1)  # 40,000 draws, each five times
+      >>> print(f"{effective_sample_size(draws):.1e}")
+      4.0e+04
 
     References:
       Geyer, Practical Markov chain Monte Carlo, 1992. Vehtari et al., Rank-normalization, folding, and localization: an
@@ -75,6 +92,13 @@ def split_rhat(draws: Any) -> Any:
 
     Returns:
       R̂ for each entry, of shape `draws.shape[2:]`.
+
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> draws = jax.random.normal(jax.random.key(0), (4, 1_000))
+      >>> far = draws + jnp.array([0.0, 0.0, 0.0, 5.0])[:, None]  # one chain is elsewhere
+      >>> print(f"{split_rhat(draws):.1f}, {split_rhat(far):.1f}")
+      1.0, 2.5
     """
     return _of_each(_split_rhat, "draws", draws, 2)
 

@@ -117,7 +117,15 @@ def total_variation_of_modes(shift: Array, scale: Array) -> Array:
     Args:
       shift: μ, (d,).
       scale: σ ≥ 0, (d,); 0 gives 1.
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> print(total_variation_of_modes(jnp.array([2.0]), jnp.ones(1)).round(4))  # 2Φ(1) − 1
+      0.6827
     """
+    if jnp.ndim(shift) != 1 or jnp.shape(shift) != jnp.shape(scale):
+        shapes = f"{jnp.shape(shift)} and {jnp.shape(scale)}"
+        raise ValueError(f"shift and scale must have the same shape (d,), got shapes {shapes}")
     collapsed = jnp.any(scale <= 0)
     scale = jnp.where(scale <= 0, 1, scale)
     dtype = scale.dtype

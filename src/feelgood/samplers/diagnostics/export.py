@@ -20,6 +20,10 @@ def to_arviz(draws: Any) -> Any:
 
     Raises:
       ModuleNotFoundError: if ArviZ is not installed.
+
+    Examples:
+      >>> to_arviz({"slope": np.zeros((4, 100))}).posterior["slope"].shape  # doctest: +SKIP
+      (4, 100)
     """
     posterior = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(draws):

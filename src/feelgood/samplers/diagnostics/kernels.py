@@ -1,6 +1,6 @@
 """One step of each sampler on a quadratic potential, as an affine map per mode.
 
-For U(w) = ½ (w−m)ᵀP(w−m) and an eigenvalue p of P, a step moves z = (position − m, momentum) along that eigenvector by
+For U(w) = ½ (w−m)ᵀΛ(w−m) and an eigenvalue p of Λ, a step moves z = (position − m, momentum) along that eigenvector by
 
   z' = A(p) z + ξ,   ξ ~ N(0, Q(p)),   A, Q of shape 2 × 2.
 
@@ -30,7 +30,14 @@ class Kernel(NamedTuple):
 
 
 def langevin_kernel(step_size: Scalar, inverse_temperature: Scalar) -> Kernel:
-    """Langevin Monte Carlo: w' = w − τ∇U(w) + √(2τ/β) ξ."""
+    """Langevin Monte Carlo: w' = w − τ∇U(w) + √(2τ/β) ξ.
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> matrix, noise = langevin_kernel(0.25, 1.0).affine(jnp.array([2.0]))  # one mode, of curvature 2
+      >>> print(matrix[0, 0, 0], noise[0, 0, 0])  # 1 − τp and 2τ/β
+      0.5 0.5
+    """
     _check_scales(step_size, 0.0, inverse_temperature)
 
     def affine(p: Array) -> tuple[Array, Array]:
@@ -41,7 +48,14 @@ def langevin_kernel(step_size: Scalar, inverse_temperature: Scalar) -> Kernel:
 
 
 def underdamped_kernel(step_size: Scalar, friction: Scalar, inverse_temperature: Scalar) -> Kernel:
-    """Explicit Euler: w' = w + τP, P' = P − τ∇U(w) − γτP + √(2γτ/β) ξ, both from the old (w, P)."""
+    """Explicit Euler: w' = w + τP, P' = P − τ∇U(w) − γτP + √(2γτ/β) ξ, both from the old (w, P).
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> matrix, noise = underdamped_kernel(0.5, 1.0, 1.0).affine(jnp.array([2.0]))
+      >>> print(matrix[0].tolist(), noise[0, 1, 1])
+      [[1.0, 0.5], [-1.0, 0.5]] 1.0
+    """
     _check_scales(step_size, friction, inverse_temperature)
 
     def affine(p: Array) -> tuple[Array, Array]:
@@ -62,6 +76,12 @@ def underdamped_exact_kernel(step_size: Scalar, friction: Scalar, inverse_temper
 
       w' = w + τφ₁P − τ²φ₂∇U(w) + ξ_w,   P' = e⁻ˣP − τφ₁∇U(w) + ξ_P,
       Var ξ_w = γτ³φ₃/β,   Cov(ξ_w, ξ_P) = γτ²φ₁²/β,   Var ξ_P = (1−e⁻²ˣ)/β.
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> matrix, noise = underdamped_exact_kernel(1.0, 50.0, 2.0).affine(jnp.array([4.0]))
+      >>> print(noise[0, 1, 1])  # with much friction the new momentum has forgotten the old: Var P = 1/β
+      0.5
     """
     _check_scales(step_size, friction, inverse_temperature)
 
@@ -86,6 +106,15 @@ def underdamped_splitting_kernel(
     The cycle starts where one gradient serves the whole step; positions have the law of the usual order.
 
       BAOAB: B(τ), A(τ/2), O(τ), A(τ/2);   OBABO: B(τ/2), O(τ), B(τ/2), A(τ).
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> from feelgood.samplers.diagnostics import stationary_law
+      >>> for scheme in ("BAOAB", "OBABO"):  # on U = w²/2 the first is exact, the second has 1/(1 − τ²/4)
+      ...     law = stationary_law(underdamped_splitting_kernel(1.0, 1.0, 1.0, scheme), jnp.zeros(1), jnp.eye(1))
+      ...     print(scheme, law.covariance[0, 0].round(4))
+      BAOAB 1.0
+      OBABO 1.3333
     """
     _check_scales(step_size, friction, inverse_temperature)
     check_choice("scheme", scheme, ("BAOAB", "OBABO"))
@@ -118,6 +147,15 @@ def adaptive_underdamped_kernel(
     """Adaptive underdamped sampler at bias factor 0: P' = (1−γτ)P − τ∇U(w), w' = w + τP' with the new momentum.
 
     √(2γτ/β) ξ is added to P' (and so also moves w') or to w' alone, depending on `noise_in`.
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> from feelgood.samplers.diagnostics import stationary_law
+      >>> for noise_in in ("momentum", "params"):  # U = 4w²/2: near 1/4, and near 1 + γ²/4, another law
+      ...     kernel = adaptive_underdamped_kernel(0.01, 1.0, 1.0, noise_in)
+      ...     print(noise_in, stationary_law(kernel, jnp.zeros(1), 4 * jnp.eye(1)).covariance[0, 0].round(2))
+      momentum 0.25
+      params 1.25
     """
     _check_scales(step_size, friction, inverse_temperature)
     check_choice("noise_in", noise_in, ("momentum", "params"))

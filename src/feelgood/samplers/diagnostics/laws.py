@@ -1,6 +1,6 @@
-"""The exact law of a sampler's iterates on a quadratic potential U(w) = ½ (w−m)ᵀP(w−m).
+"""The exact law of a sampler's iterates on a quadratic potential U(w) = ½ (w−m)ᵀΛ(w−m).
 
-There every sampler without rejections is linear with Gaussian noise, and in the eigenbasis of P the modes do not mix
+There every sampler without rejections is linear with Gaussian noise, and in the eigenbasis of Λ the modes do not mix
 (see `kernels`). So the law after any number of steps, and the law the iterates converge to, are computed without
 sampling.
 """
@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from feelgood.checks import check_count
+from feelgood.checks import check_count, check_positive
 from feelgood.samplers.diagnostics.kernels import Kernel, in_order, product
 from feelgood.typing import Array, Scalar
 
@@ -25,10 +25,18 @@ class GaussianLaw(NamedTuple):
 
 
 def target_law(mean: ArrayLike, precision: ArrayLike, inverse_temperature: Scalar) -> GaussianLaw:
-    """The law exp(−βU) the samplers aim at: N(m, (βP)⁻¹)."""
+    """The law exp(−βU) the samplers aim at: N(m, (βΛ)⁻¹).
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> law = target_law(jnp.zeros(2), jnp.diag(jnp.array([1.0, 4.0])), inverse_temperature=2.0)
+      >>> print(law.covariance.diagonal())
+      [0.5   0.125]
+    """
+    check_positive("inverse_temperature", inverse_temperature, infinite=True)
     curvature, basis = _modes(precision)
     beta = jnp.asarray(inverse_temperature, curvature.dtype)
-    return GaussianLaw(jnp.asarray(mean, curvature.dtype), _rotate(basis, jnp.diag(1 / (beta * curvature))))
+    return GaussianLaw(_as_mean("mean", mean, curvature), _rotate(basis, jnp.diag(1 / (beta * curvature))))
 
 
 def law_after(
@@ -48,7 +56,7 @@ def law_after(
     Args:
       kernel: the sampler's step.
       mean: m, (d,).
-      precision: P, (d, d), symmetric.
+      precision: Λ, (d, d), symmetric.
       num_steps: any whole number from 0; may be traced.
       initial_mean: mean of the starting position, (d,).
       initial_covariance: its covariance, (d, d); zero if not given.
@@ -67,7 +75,9 @@ def law_after(
     """
     check_count("num_steps", num_steps, minimum=0)
     curvature, basis = _modes(precision)
-    mean = jnp.asarray(mean, curvature.dtype)
+    mean, initial_mean = (
+        _as_mean(name, value, curvature) for name, value in (("mean", mean), ("initial_mean", initial_mean))
+    )
     transition, noise = _repeat(kernel.affine(curvature), num_steps)
 
     def through(gain: Array, law_mean: ArrayLike, law_covariance: ArrayLike | None):
@@ -76,7 +86,7 @@ def law_after(
             return offset, 0
         return offset, jnp.outer(gain, gain) * _rotate(basis.T, jnp.asarray(law_covariance, curvature.dtype))
 
-    offset, covariance = through(transition[:, 0, 0], jnp.asarray(initial_mean, mean.dtype) - mean, initial_covariance)
+    offset, covariance = through(transition[:, 0, 0], initial_mean - mean, initial_covariance)
     covariance = covariance + jnp.diag(noise[:, 0, 0])
     if initial_momentum is not None:
         kicked, spread = through(transition[:, 0, 1], *initial_momentum)
@@ -90,11 +100,18 @@ def stationary_law(kernel: Kernel, mean: ArrayLike, precision: ArrayLike) -> Gau
     Args:
       kernel: the sampler's step.
       mean: m, (d,).
-      precision: P, (d, d), symmetric.
+      precision: Λ, (d, d), symmetric.
 
     Returns:
       The stationary law of the positions, with relative error of order eps / (1 − spectral radius). The covariance is
       NaN throughout if any mode is unstable, for then there is no such law.
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> from feelgood.samplers.diagnostics import langevin_kernel
+      >>> law = stationary_law(langevin_kernel(step_size=1.0, inverse_temperature=1.0), jnp.zeros(1), jnp.eye(1))
+      >>> print(law.covariance[0, 0])  # 1/(1 − τ/2): the target has variance 1
+      2.0
     """
     curvature, basis = _modes(precision)
     transition, noise = kernel.affine(curvature)
@@ -102,11 +119,18 @@ def stationary_law(kernel: Kernel, mean: ArrayLike, precision: ArrayLike) -> Gau
     solution = jnp.linalg.solve(jnp.eye(4, dtype=curvature.dtype)[None] - doubled, noise.reshape(-1, 4, 1))
     covariance = _rotate(basis, jnp.diag(solution[:, 0, 0]))
     stable = _is_stable(transition)
-    return GaussianLaw(jnp.asarray(mean, curvature.dtype), jnp.where(stable, covariance, jnp.nan))
+    return GaussianLaw(_as_mean("mean", mean, curvature), jnp.where(stable, covariance, jnp.nan))
 
 
 def spectral_radius(kernel: Kernel, precision: ArrayLike) -> Array:
-    """Largest |eigenvalue| of A(p) over the modes; the iterates converge to a law if and only if it is below 1."""
+    """Largest |eigenvalue| of A(p) over the modes; the iterates converge to a law if and only if it is below 1.
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> from feelgood.samplers.diagnostics import langevin_kernel
+      >>> print(spectral_radius(langevin_kernel(0.5, 1.0), jnp.diag(jnp.array([1.0, 5.0]))))  # |1 − 0.5·5|
+      1.5
+    """
     return jnp.max(_radius(kernel.affine(_modes(precision)[0])[0]))
 
 
@@ -115,7 +139,7 @@ def largest_stable_step(kernel_factory: Callable[[Array], Kernel], precision: Ar
 
     Args:
       kernel_factory: `step_size -> kernel`.
-      precision: P, (d, d), symmetric.
+      precision: Λ, (d, d), symmetric.
 
     Returns:
       The supremum of the step sizes in [2⁻⁶⁰, 2⁶⁰] with spectral radius below 1, where these form an interval, as they
@@ -149,6 +173,14 @@ def largest_stable_step(kernel_factory: Callable[[Array], Kernel], precision: Ar
 def _rotate(basis: Array, matrix: Array) -> Array:
     rotated = product(basis, matrix, basis.T)
     return (rotated + rotated.T) / 2
+
+
+def _as_mean(name: str, value: ArrayLike, curvature: Array) -> Array:
+    """A mean as an array, of a shape that fits the precision matrix."""
+    array = jnp.asarray(value, curvature.dtype)
+    if array.shape != curvature.shape:
+        raise ValueError(f"{name} must have shape {curvature.shape}, as precision has, got shape {array.shape}")
+    return array
 
 
 def _modes(precision: ArrayLike) -> tuple[Array, Array]:

@@ -247,7 +247,7 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
 
     Each member is one draw of the value function: a network plus a fixed random prior of unit variance
     (`networks.random_prior`) times `prior_scale`. Members disagree where there are no data and agree where there are.
-    Horizons differ: member m has discount γ^{c_m}, with c_m from `horizon_spread` to 1 in equal ratios. Members with
+    Horizons differ: member m has the discount to the power c_m, with c_m from `horizon_spread` to 1 in equal ratios. Members with
     short horizons soon forget optimism about loops without reward; those with long ones explore deeply. The gap between
     the best and other actions is widened by up to `action_gap` times the value, so that errors of approximation seldom
     change the greedy action. The replay is shared. As long as all rewards are 0, half of the episodes are random

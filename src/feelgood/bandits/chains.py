@@ -2,7 +2,7 @@
 
 Each round moves a chain a few steps on the current potential
 
-    U(θ) = ½ (θ−m)ᵀP(θ−m) − λ Σ_s min(b, max_a f_θ(x_s, a))
+    U(θ) = ½ (θ−m)ᵀΛ(θ−m) − λ Σ_s min(b, max_a f_θ(x_s, a))
 
 and acts greedily on the chain's position. The quadratic comes from sufficient statistics and the feel-good sum from a
 reservoir, so the cost of a round does not grow.
@@ -31,7 +31,7 @@ class Chain(NamedTuple):
       sampler: `(t, M) -> Sampler` for round t = 1, 2, … and largest curvature M of the quadratic. It targets
         exp(−U/T), so it contains the inverse temperature.
       num_steps: K, steps a round.
-      preconditioned: run the chain on z = Lᵀ(θ − m) with P = LLᵀ, where all curvatures are 1.
+      preconditioned: run the chain on z = Lᵀ(θ − m) with Λ = LLᵀ, where all curvatures are 1.
     """
 
     sampler: Callable[[Array, Array], Sampler]
@@ -145,8 +145,8 @@ def lmc_ts(
       step_size: τ in units of 1/M, M the largest curvature; of 1/t if `decay`, as in the authors' code.
       temperature: T > 0.
       decay: whether τ = step_size / t.
-      **options: `num_steps` (K, 25), `preconditioned` (run on Lᵀ(θ − m), P = LLᵀ: drift and noise have the metric
-        P⁻¹), `feel_good`, and those of `chain_ts` and `least_squares`.
+      **options: `num_steps` (K, 25), `preconditioned` (run on Lᵀ(θ − m), Λ = LLᵀ: drift and noise have the metric
+        Λ⁻¹), `feel_good`, and those of `chain_ts` and `least_squares`.
 
     Examples:
       >>> import jax, jax.numpy as jnp

@@ -21,8 +21,8 @@ class SamplingError(NamedTuple):
 
     Attributes:
       rounds: rewards seen.
-      total_variation: total variation between the chain's law and the posterior N(m, T·P⁻¹), all groups together.
-      wasserstein: their 2-Wasserstein distance, in units of the posterior's own spread √(T·tr P⁻¹).
+      total_variation: total variation between the chain's law and the posterior N(m, T·Λ⁻¹), all groups together.
+      wasserstein: their 2-Wasserstein distance, in units of the posterior's own spread √(T·tr Λ⁻¹).
     """
 
     rounds: np.ndarray
@@ -48,7 +48,7 @@ def sampling_error(
     """Carries the law of a chain through the potentials of one run.
 
     Args:
-      precision: P of every round, (T, G, k, k).
+      precision: Λ of every round, (T, G, k, k).
       mean: m of every round, (T, G, k).
       kernel: `(t, M) -> Kernel` for round t = 1, 2, … and largest curvature M.
       num_steps: K.

@@ -58,7 +58,7 @@ def least_squares(
 
 
 def lin_ucb(model: Model, bonus: Scalar = 1.0, **fit) -> Algorithm:
-    """LinUCB: the largest ⟨m_g, φ_a⟩ + α √(φ_aᵀ P_g⁻¹ φ_a).
+    """LinUCB: the largest ⟨m_g, φ_a⟩ + α √(φ_aᵀ Λ_g⁻¹ φ_a).
 
     Args:
       model: shape of the parameters.
@@ -89,7 +89,7 @@ def lin_ucb(model: Model, bonus: Scalar = 1.0, **fit) -> Algorithm:
 
 
 def lin_ts(model: Model, temperature: Scalar = 1.0, **fit) -> Algorithm:
-    """LinTS: greedy on an exact draw θ_g ~ N(m_g, T·P_g⁻¹).
+    """LinTS: greedy on an exact draw θ_g ~ N(m_g, T·Λ_g⁻¹).
 
     Args:
       model: shape of the parameters.
@@ -122,7 +122,7 @@ def lin_ts(model: Model, temperature: Scalar = 1.0, **fit) -> Algorithm:
 def lin_ids(model: Model, bonus: Scalar = 1.0, **fit) -> Algorithm:
     r"""Information-directed sampling: the mixture p of arms with the least (E_p Δ)² / E_p I.
 
-        Δ_a = max_b (⟨m, φ_b⟩ + α w_b) − (⟨m, φ_a⟩ − α w_a),    I_a = ½ ln(1 + 2η w_a²),    w_a = √(φ_aᵀ P_g⁻¹ φ_a)
+        Δ_a = max_b (⟨m, φ_b⟩ + α w_b) − (⟨m, φ_a⟩ − α w_a),    I_a = ½ ln(1 + 2η w_a²),    w_a = √(φ_aᵀ Λ_g⁻¹ φ_a)
 
     Δ is an upper bound on the gap of an arm and I the information of its reward about θ. A best mixture has two arms
     at most, so all pairs are tried, each with its best mixture in closed form.
@@ -209,7 +209,7 @@ def epsilon_greedy(model: Model, epsilon: Scalar = 0.05, **fit) -> Algorithm:
 
 
 def gaussian_draw(key: PRNGKey, state: Statistics, temperature: Scalar) -> Array:
-    """Draws θ ~ N(m, T·P⁻¹), (G, k)."""
+    """Draws θ ~ N(m, T·Λ⁻¹), (G, k)."""
     xi = noise.normal(key, state.mean.shape)
     return state.mean + jnp.sqrt(jnp.asarray(temperature, jnp.float32)) * unwhiten(state.factor, xi)
 
@@ -236,9 +236,9 @@ def fgts(
 ) -> Algorithm:
     r"""Feel-Good Thompson Sampling with a chain that leaves its posterior exactly invariant.
 
-        π(θ) ∝ exp(−[½ (θ−m)ᵀP(θ−m) − λF(θ)]/T),    F(θ) = Σ_s min(b, max_a f_θ(x_s, a))
+        π(θ) ∝ exp(−[½ (θ−m)ᵀΛ(θ−m) − λF(θ)]/T),    F(θ) = Σ_s min(b, max_a f_θ(x_s, a))
 
-    The tilted Gaussian q = N(m + λP⁻¹g, T·P⁻¹) with g = ∇F near the mode is close to π, as λF is nearly linear over the
+    The tilted Gaussian q = N(m + λΛ⁻¹g, T·Λ⁻¹) with g = ∇F near the mode is close to π, as λF is nearly linear over the
     posterior's width. A round draws N candidates from q and picks one of them or the current θ with probability
     ∝ π/q (iterated sampling importance resampling). This keeps π invariant for every N; π/q = exp(λ[F(θ) − ⟨g, θ⟩]/T).
 

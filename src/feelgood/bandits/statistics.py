@@ -1,6 +1,6 @@
 """The Gaussian posterior of a linear model from sufficient statistics, at a cost per round that does not grow.
 
-    U(θ) = η Σ_s (⟨θ_g, φ_s⟩ − r_s)² + ρ/2 ‖θ‖² = ½ Σ_g (θ_g − m_g)ᵀ P_g (θ_g − m_g) + const,    P_g = 2ηΣφφᵀ + ρI.
+    U(θ) = η Σ_s (⟨θ_g, φ_s⟩ − r_s)² + ρ/2 ‖θ‖² = ½ Σ_g (θ_g − m_g)ᵀ Λ_g (θ_g − m_g) + const,    Λ_g = 2ηΣφφᵀ + ρI.
 
 Only the group of the arm that was played changes, so a round needs one rank-one update of a k × k Cholesky factor.
 """
@@ -22,12 +22,12 @@ solve_lower_transposed = partial(algebra.solve_lower_transposed, in_loop=True)
 
 
 class Statistics(NamedTuple):
-    """The posterior N(m_g, P_g⁻¹) of every group.
+    """The posterior N(m_g, Λ_g⁻¹) of every group.
 
     Attributes:
       num_rounds: rewards seen.
-      precision: P, (G, k, k).
-      factor: L with L Lᵀ = P, (G, k, k).
+      precision: Λ, (G, k, k).
+      factor: L with L Lᵀ = Λ, (G, k, k).
       mean: m, (G, k).
     """
 
@@ -50,8 +50,8 @@ def add_reward(
 ) -> Statistics:
     """Takes in one observation ⟨θ_g, φ⟩ ≈ target with curvature `weight` = 2η, by recursive least squares.
 
-    The mean moves by P⁻¹φ·2η(r − ⟨m, φ⟩): no sums that grow, hence no cancellation in float32. The factor of P is
-    updated, not computed from P, which in float32 may have lost its smallest eigenvalues (collinear features, small ρ).
+    The mean moves by Λ⁻¹φ·2η(r − ⟨m, φ⟩): no sums that grow, hence no cancellation in float32. The factor of Λ is
+    updated, not computed from Λ, which in float32 may have lost its smallest eigenvalues (collinear features, small ρ).
     """
     phi = context.row(action)
     mask = model.mask(action)
@@ -76,7 +76,7 @@ def values(theta: Array, features: Array) -> Array:
 
 
 def multiply(precision: Array, offset: Array) -> Array:
-    """P_g v_g of every group, (G, k), unrolled: faster than a batch of tiny matrix products.
+    """Λ_g v_g of every group, (G, k), unrolled: faster than a batch of tiny matrix products.
 
     A `jnp.sum` over the last axis must not be used here. Inside a loop that carries `offset`, jaxlib 0.10 on a CPU
     fuses it with the update of the carry, and from about 8,000 chains on it reads values that are overwritten already.
@@ -85,7 +85,7 @@ def multiply(precision: Array, offset: Array) -> Array:
 
 
 def quadratic(precision: Array, offset: Array) -> Array:
-    """½ Σ_g v_gᵀ P_g v_g with gradient P v; differentiating it costs one product with P and not two."""
+    """½ Σ_g v_gᵀ Λ_g v_g with gradient Λ v; differentiating it costs one product with Λ and not two."""
     force = jax.lax.stop_gradient(multiply(precision, offset))
     value = jnp.sum(force * offset)
     return value - jax.lax.stop_gradient(value) / 2
@@ -102,7 +102,7 @@ def unwhiten(factor: Array, z: Array) -> Array:
 
 
 def widths(factor: Array, features: Array) -> Array:
-    """√(φ_aᵀ P_g⁻¹ φ_a) of every arm, (A,)."""
+    """√(φ_aᵀ Λ_g⁻¹ φ_a) of every arm, (A,)."""
     if factor.shape[0] == 1:
         return jnp.linalg.norm(solve_lower(factor[0], features.T), axis=0)
     rows = jnp.broadcast_to(features, factor.shape[:2])
@@ -110,7 +110,7 @@ def widths(factor: Array, features: Array) -> Array:
 
 
 def largest_curvature(precision: Array) -> Array:
-    """M, at least the largest eigenvalue of any P_g and within k^(1/16) of it: ‖P⁸‖^(1/8) in the Frobenius norm."""
+    """M, at least the largest eigenvalue of any Λ_g and within k^(1/16) of it: ‖Λ⁸‖^(1/8) in the Frobenius norm."""
 
     def of_group(matrix: Array) -> Array:
         log_scale = jnp.zeros(())

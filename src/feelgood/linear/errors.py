@@ -28,23 +28,23 @@ def stage_error(
     num_steps: ArrayLike,
     inverse_temperature: Scalar = 1.0,
 ) -> Array:
-    """δ of a stage with Gaussian posterior: TV(law of w after J steps from w⁰, N(m, (βP)⁻¹)), exact.
+    """δ of a stage with Gaussian posterior: TV(law of w after J steps from w⁰, N(m, (βΛ)⁻¹)), exact.
 
-    In the eigenbasis of P, scaled so that the target is N(0, I), the modes are independent and the law after J steps is
+    In the eigenbasis of Λ, scaled so that the target is N(0, I), the modes are independent and the law after J steps is
     N(μ, diag σ²) with μᵢ² = βpᵢ · (mean offset)ᵢ² and σᵢ² = βpᵢ · varianceᵢ.
 
     Args:
       kernel: the sampler's step, from `samplers.diagnostics`, with the same β.
-      precision: P, (d, d), symmetric positive definite.
+      precision: Λ, (d, d), symmetric positive definite.
       mean: m, (d,).
       start: w⁰, (d,).
       num_steps: J ≥ 0; may be traced. At 0 the law is a point and δ = 1.
       inverse_temperature: β.
 
     Returns:
-      δ in [0, 1], in the dtype of `precision`; NaN if P is not positive definite or the iterates overflow. In float32
+      δ in [0, 1], in the dtype of `precision`; NaN if Λ is not positive definite or the iterates overflow. In float32
       it is within 2e-5 of float64 for condition numbers up to 100 and within 1e-3 up to 1e4, by way of the eigenvalues
-      of P; beyond, use float64 (`jax.enable_x64`).
+      of Λ; beyond, use float64 (`jax.enable_x64`).
     """
     num_steps = check_count("num_steps", num_steps, minimum=0)
     check_positive("inverse_temperature", inverse_temperature)
@@ -56,11 +56,11 @@ def stage_error(
 def stage_error_of_modes(
     kernel: Kernel, curvature: Array, offset: Array, num_steps: ArrayLike, inverse_temperature: Scalar = 1.0
 ) -> Array:
-    """`stage_error` in the eigenbasis of P, where the modes are separate problems.
+    """`stage_error` in the eigenbasis of Λ, where the modes are separate problems.
 
     Args:
       kernel: the sampler's step.
-      curvature: eigenvalues of P, (d,).
+      curvature: eigenvalues of Λ, (d,).
       offset: w⁰ − m in the eigenbasis, (d,).
       num_steps: J ≥ 0; may be traced.
       inverse_temperature: β.
@@ -92,9 +92,9 @@ def feel_good_error(
     feel_good_weight: Scalar,
     inverse_temperature: Scalar = 1.0,
 ) -> ErrorBounds:
-    r"""Bounds on δ of the stage with the feel-good term, π ∝ exp(−β [½ (w−m)ᵀP(w−m) − λ max_a ⟨w, φ_a⟩]).
+    r"""Bounds on δ of the stage with the feel-good term, π ∝ exp(−β [½ (w−m)ᵀΛ(w−m) − λ max_a ⟨w, φ_a⟩]).
 
-    Fix an action a and let it lead everywhere: the posterior becomes the tilt ν_a = N(m + λP⁻¹φ_a, (βP)⁻¹), for which
+    Fix an action a and let it lead everywhere: the posterior becomes the tilt ν_a = N(m + λΛ⁻¹φ_a, (βΛ)⁻¹), for which
     the sampler's error s_a is that of `stage_error`. By the triangle inequality, for each a,
 
       |δ − s_a| ≤ t_a + g_a,   t_a ≥ TV(π, ν_a),   g_a ≥ TV(law of w, law of w where a leads everywhere),
@@ -115,7 +115,7 @@ def feel_good_error(
     Args:
       kernel: the sampler's step, from `samplers.diagnostics`, with the same β. It must evaluate the gradient once a
         step, where the step starts, as all kernels there do.
-      precision: P, (d, d), symmetric positive definite.
+      precision: Λ, (d, d), symmetric positive definite.
       mean: m, (d,).
       start: w⁰, (d,).
       num_steps: J ≥ 0; may be traced. The time taken grows with it.
@@ -128,7 +128,7 @@ def feel_good_error(
     check_positive("inverse_temperature", inverse_temperature)
     curvature, basis = jnp.linalg.eigh(jnp.asarray(precision))
     dtype = curvature.dtype
-    # Everything below happens in the eigenbasis of P, with the origin at m.
+    # Everything below happens in the eigenbasis of Λ, with the origin at m.
     start = _dot(basis.T, jnp.asarray(start, dtype) - jnp.asarray(mean, dtype))
     features = jnp.asarray(features, dtype)
     if features.ndim != 2 or features.shape[1] != curvature.size:

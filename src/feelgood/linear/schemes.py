@@ -26,10 +26,10 @@ from feelgood.typing import Array, Scalar
 
 
 class Stage(NamedTuple):
-    """The posterior of one stage, exp(−½ (w−m)ᵀP(w−m) + λ max_a ⟨w, φ_a⟩).
+    """The posterior of one stage, exp(−½ (w−m)ᵀΛ(w−m) + λ max_a ⟨w, φ_a⟩).
 
     Attributes:
-      precision: P = 2ηΣφφᵀ + ρI, (d, d).
+      precision: Λ = 2ηΣφφᵀ + ρI, (d, d).
       mean: m, of the Gaussian part, (d,).
       features: φ_a at the first state of the episode, (num_actions, d).
       feel_good_weight: λ at the first stage; None at all others.
@@ -44,7 +44,7 @@ class Stage(NamedTuple):
     def largest(self) -> Array:
         """M, the largest curvature of the Gaussian part, from above and within d^(1/64) of it.
 
-        M ≤ ‖P³²‖^(1/32) in the Frobenius norm: five squarings, which cost far less than eigenvalues do.
+        M ≤ ‖Λ³²‖^(1/32) in the Frobenius norm: five squarings, which cost far less than eigenvalues do.
         """
         matrix, log_scale = self.precision, jnp.zeros((), self.precision.dtype)
         for power in (1, 2, 4, 8, 16):
@@ -54,7 +54,7 @@ class Stage(NamedTuple):
         return jnp.exp(log_scale + jnp.log(jnp.linalg.norm(matrix)) / 32)
 
     def potential(self, w: Array) -> Array:
-        """U(w) = ½ (w−m)ᵀP(w−m) − λ max_a ⟨w, φ_a⟩.
+        """U(w) = ½ (w−m)ᵀΛ(w−m) − λ max_a ⟨w, φ_a⟩.
 
         Centred: ½ wᵀPw − bᵀw is of order 10⁶ after some hundred episodes, and Metropolis tests would compare its
         rounding.

@@ -46,9 +46,9 @@ def td_errors(
     differentiation. Each member of an ensemble bootstraps from its own target. With `discount_powers` (M,), member m
     has the discount bootstrap_discount^{c_m}: a horizon of its own.
 
-    With an `action_gap` κ, actions that are not the best have their target lowered by 0.9·min(V − Q(o, a), κ·s), where
+    With an `action_gap` g, actions that are not the best have their target lowered by 0.9·min(V − Q(o, a), g·s), where
     V = max_a Q(o, a) and s = |V|, but at most 1 if V < 0. It widens small gaps between actions tenfold and large ones
-    by 0.9·κ·s. Errors of approximation then change the greedy action less often. If every step has a cost, V is far
+    by 0.9·g·s. Errors of approximation then change the greedy action less often. If every step has a cost, V is far
     below 0 and gaps of all sizes would be small next to it; widened tenfold, they delay improvements of the policy.
     Optimal values and policies stay optimal: the reduction is between 0 and 0.9·(V − Q(o, a)), as Theorem 1 of
     Bellemare et al. (2016) requires.
@@ -127,7 +127,7 @@ def td(
       huber_width: h, at which the Huber loss becomes linear.
       perturbation: σ ≥ 0, in the unit of rewards; needs the `slot` of each transition. None for none.
       discount_powers: (M,) powers of the discount, one for each member; see `td_errors`. None for 1.
-      action_gap: κ ≥ 0, how far to widen the gap between the best and other actions; see `td_errors`. None for 0.
+      action_gap: g ≥ 0, how far to widen the gap between the best and other actions; see `td_errors`. None for 0.
 
     Examples:
       >>> import jax.numpy as jnp

@@ -18,7 +18,7 @@ from feelgood.typing import Array, Normal, Params, Potential, PRNGKey, Scalar
 
 
 class GaussianPosterior(NamedTuple):
-    """The Gaussian exp(−½ (w − m)ᵀ P (w − m)) by its mean m (any pytree of d numbers) and its precision P (d × d)."""
+    """The Gaussian exp(−½ (w − m)ᵀ Λ (w − m)) by its mean m (any pytree of d numbers) and its precision Λ (d × d)."""
 
     mean: Params
     precision: Array
@@ -29,7 +29,7 @@ def linear_regression(
 ) -> GaussianPosterior:
     r"""Posterior of linear regression, U(w) = η Σᵢ (yᵢ − ⟨φᵢ, w⟩)² + ρ/2 ‖w‖².
 
-        P = 2η ΦᵀΦ + ρI,    m = P⁻¹ · 2η Φᵀy
+        Λ = 2η ΦᵀΦ + ρI,    m = Λ⁻¹ · 2η Φᵀy
 
     Args:
       features: Φ, (n, d).
@@ -58,13 +58,13 @@ def _check_precision(mean: Array, precision: Array) -> None:
 def exact_gaussian(
     mean: Params, precision: Array, inverse_temperature: Scalar = 1.0, *, normal: Normal = noise.normal
 ) -> Sampler:
-    r"""Draws from N(m, (βP)⁻¹), independently in every step.
+    r"""Draws from N(m, (βΛ)⁻¹), independently in every step.
 
-        w = m + L⁻ᵀ ξ / √β,    P = L Lᵀ
+        w = m + L⁻ᵀ ξ / √β,    Λ = L Lᵀ
 
     Args:
       mean: m, any pytree of d numbers.
-      precision: P, symmetric positive definite (d, d), in the order of `ravel_pytree(mean)`.
+      precision: Λ, symmetric positive definite (d, d), in the order of `ravel_pytree(mean)`.
       inverse_temperature: β > 0, finite.
       normal: the generator of standard normals.
 
@@ -101,9 +101,9 @@ def exact_feel_good(
     *,
     normal: Normal = noise.normal,
 ) -> Sampler:
-    r"""Draws from the feel-good posterior of a linear Q exactly: exp(−β [½ (w−m)ᵀP(w−m) − λ max_a ⟨w, φ_a⟩]).
+    r"""Draws from the feel-good posterior of a linear Q exactly: exp(−β [½ (w−m)ᵀΛ(w−m) − λ max_a ⟨w, φ_a⟩]).
 
-    Feel-Good Thompson Sampling was thought to lack this oracle. With Σ = P⁻¹, each action's tilt of the Gaussian is
+    Feel-Good Thompson Sampling was thought to lack this oracle. With Σ = Λ⁻¹, each action's tilt of the Gaussian is
     again a Gaussian, so propose from their mixture and thin it to the maximum:
 
         choose a with probability ∝ exp(β [λ⟨m, φ_a⟩ + λ²/2 · φ_aᵀ Σ φ_a]),
@@ -114,7 +114,7 @@ def exact_feel_good(
 
     Args:
       mean: m, any pytree of d numbers.
-      precision: P, symmetric positive definite (d, d), in the order of `ravel_pytree(mean)`.
+      precision: Λ, symmetric positive definite (d, d), in the order of `ravel_pytree(mean)`.
       features: φ_a at the initial state, (num_actions, d).
       weight: λ ≥ 0, the feel-good weight.
       inverse_temperature: β > 0, finite.

@@ -36,6 +36,17 @@ def test_differences_and_wins_are_those_computed_by_hand(tmp_path):
     assert compare(read_side(f"{enough}:a"), read_side(f"{enough}:b")).notes == []
 
 
+def test_one_run_a_side_has_no_interval_and_wins_nothing(tmp_path):
+    place = side(tmp_path, "run", a={"x": [9.0], "y": [9.0, 9.1]}, b={"x": [1.0, 1.1], "y": [1.0, 1.1]})
+    found = compare(read_side(f"{place}:a"), read_side(f"{place}:b"))
+    lows = found.rows.set_index("task")[["low", "p_low"]]
+    assert lows.loc["x"].isna().all()
+    assert (lows.loc["y"] > [0, 0.99]).all()
+    assert lows.loc["all tasks"].isna().all()
+    assert "a is better on 1; the data do not separate them on 1" in sentence(found)
+    assert found.notes == ["with 1 run a task there is no interval, so nothing can be concluded"]
+
+
 def test_every_task_counts_once_and_the_last_row_is_over_all(tmp_path):
     good, bad, noise = [9.0, 9.1, 9.2, 9.3, 9.4], [1.0, 1.1, 1.2, 1.3, 1.4], [0.0, 3.0, 6.0, 2.0, 5.0]
     place = side(

@@ -66,8 +66,9 @@ def _print_table(rows: Any) -> None:
     for row in rows.itertuples():
         runs = f"{row.runs_a}" if row.runs_a == row.runs_b else f"{row.runs_a}, {row.runs_b}"
         interval = "" if math.isnan(row.low) else f"[{_number(row.low)}, {_number(row.high)}]"
+        chances = "" if math.isnan(row.p_low) else f"[{row.p_low:.2f}, {row.p_high:.2f}]"
         line = [row.agent, row.task, runs, _number(row.a), _number(row.b), _number(row.difference), interval]
-        line += [f"{row.p_better:.2f}", f"[{row.p_low:.2f}, {row.p_high:.2f}]"]
+        line += [f"{row.p_better:.2f}", chances]
         lines.append(line[len(head) - len(lines[0]) :])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:

@@ -68,6 +68,8 @@ def agents_of(folder: str, table: str | None = None) -> list[str]:
     Raises:
       ValueError: if it has only one.
     """
+    if not Path(folder).is_dir() and Path(folder.rpartition(":")[0]).is_dir():
+        raise ValueError(f"compare needs a second FOLDER:AGENT, got {folder!r} alone")
     curves = load_results(folder, table)
     names = list(dict.fromkeys(curves[layout(curves).agent].astype(str)))
     if len(names) < 2:
@@ -135,8 +137,10 @@ def compare(a: Side, b: Side) -> Comparison:
         if lost:
             notes.append(f"{lost} of {len(side.scores)} runs of {side.name} diverged and are left out")
     fewest = min(min(row["runs_a"], row["runs_b"]) for row in rows)
-    if fewest < 10:
-        notes.append(f"with {fewest} run{'s' if fewest > 1 else ''} a task an interval is narrower than it should be")
+    if fewest < 2:
+        notes.append("with 1 run a task there is no interval, so nothing can be concluded")
+    elif fewest < 10:
+        notes.append(f"with {fewest} runs a task an interval is narrower than it should be")
     return Comparison(a.name, b.name, a.columns.score, lower, pd.DataFrame(rows), list(dict.fromkeys(notes)))
 
 
@@ -147,6 +151,8 @@ def _row(
     unknown = Estimate(np.nan, np.nan, np.nan)
     difference = bootstrap(lambda p, q: mean(p) - mean(q), runs, others) if means else unknown
     better = probability_of_improvement({t: x[t] for t in tasks}, {t: y[t] for t in tasks}, lower_is_better=lower)
+    if min(map(len, (*runs, *others))) < 2:  # resampling a single run gives an interval of width 0
+        difference, better = (Estimate(each.value, np.nan, np.nan) for each in (difference, better))
     return {
         "runs_a": sum(map(len, runs)),
         "runs_b": sum(map(len, others)),

@@ -515,6 +515,8 @@ def test_control_names_members_of_the_zoo_and_their_hyper_parameters():
             "inverse_temperature_end must be positive .* got -1",
         ),
         ("dqn", levers, {"batchsize": 3}, "setting must be one of .*did you mean 'batch_size'"),
+        ("dqn", levers, {"step_size": 3}, "'step_size' is not a setting of a run: it belongs into hyper"),
+        ("dqn", nchain(4), {"double": True}, "'double' is not a setting of a run: it belongs into options"),
         ("dqn", levers, {"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
         ("dqn", levers, {"num_steps": 0}, "num_steps must be a whole number of at least 1, got 0"),
         ("dqn", levers, {"seeds": ()}, r"seeds must be different whole numbers below 2\^32, at least one, got"),

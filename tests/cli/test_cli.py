@@ -401,9 +401,10 @@ def test_a_damaged_manifest_gives_one_line_and_code_two_and_is_not_changed(capsy
 
 
 def test_a_folder_without_a_study_cannot_be_resumed(capsys, tmp_path):
-    for folder in (tmp_path, tmp_path / "nowhere"):
+    reasons = {tmp_path: "it has no manifest.json", tmp_path / "nowhere": "there is no such folder"}
+    for folder, why in reasons.items():
         assert call("resume", str(folder)) == 2
-        assert capsys.readouterr().err == f"feelgood: folder {folder} holds no study: it has no manifest.json\n"
+        assert capsys.readouterr().err == f"feelgood: folder {folder} holds no study: {why}\n"
 
 
 def test_list_prints_every_name_with_its_line_and_paper(capsys):

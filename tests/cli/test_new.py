@@ -39,6 +39,8 @@ def test_a_skeleton_and_its_test_work(kind, tmp_path, capsys, monkeypatch):
             ["agent", "My-Agent"],
             "name must be a module's name of small letters, digits and underscores, got 'My-Agent'",
         ),
+        (["environment", "class"], "name must not be a word or a module of Python, got 'class'"),
+        (["environment", "random"], "name must not be a word or a module of Python, got 'random'"),
     ],
 )
 def test_new_refuses_in_a_sentence_and_overwrites_nothing(words, message, tmp_path, capsys, monkeypatch):

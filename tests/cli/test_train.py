@@ -225,6 +225,8 @@ def test_an_evaluation_prints_the_mean_its_interval_and_each_return(stopped_and_
     printed = json.loads(capsys.readouterr().out)
     assert printed["returns"] == [3.0]
     assert (printed["mean"], printed["interval"], printed["agent"], printed["finite"]) == (3.0, None, "dqn", True)
+    assert call("evaluate", str(folder), "--num-episodes", "few") == 2
+    assert capsys.readouterr().err == "feelgood: --num-episodes must be a whole number, got 'few'\n"
     assert call("evaluate", str(folder), "--num-episodes", "0") == 2
     assert capsys.readouterr().err == "feelgood: num_episodes must be a whole number of at least 1, got 0\n"
 

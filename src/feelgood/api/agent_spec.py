@@ -139,6 +139,15 @@ def config_of(kind: Any, defaults: Mapping[str, Any], given: Mapping[str, Any]) 
     """A config with the given values, then the defaults, then its own defaults."""
     known: dict[str, Any] = {each.name: type(each.default) for each in fields(kind)}
     for name, value in given.items():
-        check_choice("setting", name, known)
+        _check_setting(name, known)
         check_count(name, value, minimum=0) if known[name] is int else check_finite(name, value)
     return kind(**{**defaults, **{name: known[name](value) for name, value in given.items()}})
+
+
+def _check_setting(name: str, known: Iterable[str]) -> None:
+    """Requires the name of a setting; the error says where a hyper-parameter or an option belongs."""
+    hypers = {each for recipe in ZOO.values() for each in recipe.hyper}
+    for place, names in (("hyper", hypers), ("options", {each.name for each in fields(Options)})):
+        if name in names and name not in known:
+            raise ValueError(f"{name!r} is not a setting of a run: it belongs into {place}")
+    check_choice("setting", name, known)

@@ -1,6 +1,8 @@
 """`feelgood new`."""
 
+import keyword
 import re
+import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from importlib import resources
@@ -27,6 +29,8 @@ def new(arguments: Sequence[str]) -> None:
     check_choice("kind", chosen.kind, KINDS)
     if not re.fullmatch(r"[a-z][a-z0-9_]*", chosen.name):
         raise ValueError(f"name must be a module's name of small letters, digits and underscores, got {chosen.name!r}")
+    if keyword.iskeyword(chosen.name) or chosen.name in sys.stdlib_module_names:
+        raise ValueError(f"name must not be a word or a module of Python, got {chosen.name!r}")
     texts = {
         chosen.output / file: resources.files("feelgood.cli").joinpath("skeletons", skeleton).read_text("utf-8")
         for file, skeleton in (

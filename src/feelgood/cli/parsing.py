@@ -13,13 +13,18 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn, get_args, get_origin
 
+from feelgood.checks import check_choice
 from feelgood.cli import COMMANDS
+
+_NO_INT = re.compile(r"argument (\S+): invalid int value: (.*)")
 
 
 class _Parser(argparse.ArgumentParser):
     """A parser that raises a ValueError instead of printing its usage."""
 
     def error(self, message: str) -> NoReturn:
+        if found := _NO_INT.fullmatch(message):
+            message = f"{found[1]} must be a whole number, got {found[2]}"
         raise ValueError(message)
 
 
@@ -107,6 +112,7 @@ def _default(label: str) -> str:
 
 
 _NO_NUMBER = re.compile(r"(--\S+): .*?(?:invalid literal for (int)\(\)|could not convert string to (float)).*?: (.*)")
+_NO_CHOICE = re.compile(r"[Ii]nvalid choice '(.*)' for argument '(--\S+)'\. Expected one of (\(.*\))\.?")
 _NO_NUMBERS = re.compile(r"(--\S+): Could not find valid parse for arguments: \[(.*)\]")  # text takes any words
 
 
@@ -118,9 +124,15 @@ def _sentence(box: str, options: Sequence[str]) -> str:
     sentence = " ".join(parts[0]) if parts else title.strip("─- ")
     if found := _NO_NUMBER.search(sentence):
         option, whole, _, value = found.groups()
-        return f"{option} must be a {'whole ' if whole else ''}number, got {value}"
+        digits = " in digits" if whole and re.fullmatch(r"'\d[\d.]*e\+?\d+'", value) else ""
+        return f"{option} must be a {'whole ' if whole else ''}number{digits}, got {value}"
     if found := _NO_NUMBERS.search(sentence):
         return f"{found[1]} must be whole numbers, got {found[2]}"
+    if found := _NO_CHOICE.search(sentence):
+        try:
+            check_choice(found[2], found[1], ast.literal_eval(found[3]))
+        except ValueError as error:
+            return str(error)
     sentence = sentence[:1].lower() + sentence[1:].rstrip(".")
     unknown = re.match(r"unrecognized options: ([^\s,]+)", sentence)
     if unknown is None:

@@ -5,6 +5,7 @@ import copy
 import inspect
 import multiprocessing
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable
@@ -197,7 +198,9 @@ def gym_environment(name: str, *, vectorization: str = "sync", **settings: Any) 
                 **settings,
             )
         except gymnasium.error.Error as error:
-            hint = " (Atari games have names as in atari:venture)" if name.startswith("ALE/") else ""
+            # A name without a version is no name of Gymnasium's, and may be a game's.
+            is_game = name.startswith("ALE/") or not re.search(r"-v\d+$", name)
+            hint = " (Atari games have names as in atari:venture)" if is_game else ""
             raise ValueError(f"env {name!r} cannot be made: {str(error).splitlines()[0]}{hint}") from error
 
     return vector_environment(make, name)
@@ -236,7 +239,8 @@ def vector_environment(make: Callable[[int, bool], VectorEnv], name: str = "cust
         if mode != AutoresetMode.NEXT_STEP:
             raise ValueError(f"env {name!r} must be made with autoreset_mode=AutoresetMode.NEXT_STEP, got {mode}")
         if not isinstance(env.single_action_space, gymnasium.spaces.Discrete):
-            raise ValueError(f"env {name!r} must have discrete actions, got {env.single_action_space}")
+            kind = "must have discrete actions, one gymnasium.spaces.Discrete"
+            raise ValueError(f"env {name!r} {kind}, got {env.single_action_space}")
         if env.single_action_space.start != 0:
             raise ValueError(f"actions of env {name!r} must start at 0, got {env.single_action_space}")
         space = env.single_observation_space

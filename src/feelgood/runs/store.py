@@ -114,7 +114,8 @@ def read_study(folder: Path) -> dict[str, Any]:
     """
     path = folder / "manifest.json"
     if not path.exists():
-        raise ValueError(f"folder {folder} holds no study: it has no manifest.json")
+        why = "it has no manifest.json" if folder.is_dir() else "there is no such folder"
+        raise ValueError(f"folder {folder} holds no study: {why}")
     manifest = read_manifest(path)
     for name, kind in (("study", str), ("spec", dict), ("finished", bool)):
         if not isinstance(manifest.get(name), kind):

@@ -1,5 +1,7 @@
 """The loop: when algorithms learn, the definition of regret, and the errors for bad input."""
 
+from inspect import unwrap
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,8 @@ import pytest
 
 from feelgood import bandits
 from feelgood.bandits.base import Algorithm, Context
+from feelgood.bandits.exact import least_squares
+from feelgood.bandits.perceptron import parts_of
 
 
 def counting(num_arms):
@@ -112,6 +116,10 @@ def test_probabilities_are_those_of_two_independent_gaussian_arms():
         (lambda b: bandits.linear(noise_std=-1.0), "noise_std must be non-negative and finite, got -1.0"),
         (lambda b: bandits.wheel(delta=1.5), r"delta must be in \[0, 1\], got 1.5"),
         (lambda b: bandits.lin_ts(b.model, -1.0), "temperature must be non-negative and finite, got -1.0"),
+        # The tests check types at run time, users do not.
+        (lambda b: unwrap(least_squares)(b), r"model must be a Model such as bandit.model, got Bandit\("),
+        (lambda b: unwrap(parts_of)(b, None, None), r"model must be a Model such as bandit.model, got Bandit\("),
+        (lambda b: unwrap(bandits.polya_gamma_ts)(b), r"model must be a Model such as bandit.model, got Bandit\("),
         (lambda b: bandits.lmc_ts(b.model, 0.0), "step_size must be positive and finite, got 0.0"),
         (lambda b: bandits.fgts(b.model, bandits.FeelGood(-0.1)), "weight must be non-negative and finite, got -0.1"),
         (

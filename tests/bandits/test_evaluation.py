@@ -1,6 +1,7 @@
 """Off-policy estimates by enumeration of every log; the bound of the theory; policies on disk."""
 
 import itertools
+from inspect import unwrap
 
 import jax
 import numpy as np
@@ -182,7 +183,11 @@ def test_arms_that_are_absent_have_probability_zero_and_others_never():
         (lambda p: p.act([1.0, 2.0]), r"features must have shape \(2, 3\) or \(3,\), got \(2,\)"),
         (lambda p: p.act([1.0, 2.0, np.nan]), "features must be finite, got nan"),
         (lambda p: p.act([1.0, 2.0, 3.0], available=[False, False]), "available must be true for at least one arm"),
-        (lambda p: p.learn([1.0, 2.0, 3.0], 0, float("nan")), "reward must be finite, got nan"),
+        (lambda p: p.learn([1.0, 2.0, 3.0], 0, float("nan")), "reward must be a finite real number, got nan"),
+        (
+            lambda p: unwrap(bandits.Policy.learn)(p, [1.0, 2.0, 3.0], 0, "much"),
+            "reward must be a finite real number, got 'much'",
+        ),
         (lambda p: p.learn([1.0, 2.0, 3.0], 2, 1.0), "action must be below num_arms 2, got 2"),
         (lambda p: bandits.Policy.load(__file__), "is not a saved policy"),
     ],

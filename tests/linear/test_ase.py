@@ -3,6 +3,7 @@
 import functools
 import subprocess
 import sys
+from inspect import unwrap
 
 import jax
 import jax.numpy as jnp
@@ -299,6 +300,18 @@ def test_the_general_loss_is_that_of_the_stored_transitions():
         (lambda: _learner(prior_variance=0.0), "prior_variance must be positive and finite, got 0.0"),
         (lambda: _learner(horizon=0), "horizon must be a whole number of at least 1, got 0"),
         (lambda: _learner(num_updates=0), "num_updates must be"),
+        (
+            lambda: unwrap(ase.lsvi_ase)(MDP.features, 3, "lmc", num_updates=1, loss_weight=0.1),
+            "scheme must be a Scheme such as .*, got 'lmc'",
+        ),
+        (
+            lambda: ase.lsvi_ase(MDP.features[0], 3, schemes.lmc(), num_updates=1, loss_weight=0.1),
+            r"features must have shape \(states, actions, d\), got shape \(\d+, \d+\)",
+        ),
+        (
+            lambda: unwrap(learning.learn)(jax.random.key(0), MDP, MDP, 1),
+            "learner must be a Learner such as .*, got LinearMDP",
+        ),
         (lambda: _learner(loss_weight=-1.0), "loss_weight must be positive"),
         (lambda: _learner(feel_good_weight=-1.0), "feel_good_weight must be non-negative"),
     ],

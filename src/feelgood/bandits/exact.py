@@ -10,7 +10,7 @@ from feelgood import noise
 from feelgood.bandits.base import Algorithm, Context, Model, best_arm
 from feelgood.bandits.feel_good import FeelGood, Past, feel_good_sum, no_past, remember, weight_at
 from feelgood.bandits.statistics import Statistics, add_reward, no_rewards, solve_lower, unwhiten, values, widths
-from feelgood.checks import check_choice, check_count, check_non_negative, check_positive, check_probability
+from feelgood.checks import check_choice, check_count, check_kind, check_non_negative, check_positive, check_probability
 from feelgood.typing import Array, PRNGKey, Scalar
 
 
@@ -36,6 +36,7 @@ def least_squares(
       >>> round(float(state.mean[0, 0]), 3)  # 3/(1 + 1): one reward, and the prior
       1.5
     """
+    check_kind("model", model, Model, "a Model such as bandit.model")
     model.check()
     check_choice("link", link, ("identity", "logistic"))
     check_positive("loss_weight", loss_weight)

@@ -11,7 +11,7 @@ import optax
 
 from feelgood.bandits.base import Context, Model
 from feelgood.bandits.exact import feature_shape
-from feelgood.checks import check_count, check_non_negative, check_positive
+from feelgood.checks import check_count, check_kind, check_non_negative, check_positive
 from feelgood.typing import Array, PRNGKey
 
 
@@ -142,6 +142,7 @@ class Parts(NamedTuple):
 
 def parts_of(model: Model, training: Training, common_context: bool | None) -> Parts:
     """Checks the settings and makes the shared parts."""
+    check_kind("model", model, Model, "a Model such as bandit.model")
     model.check()
     training.check()
     shape = feature_shape(model, common_context)

@@ -13,7 +13,7 @@ import numpy as np
 from feelgood.bandits import chains, exact, neural, polya_gamma
 from feelgood.bandits.base import Algorithm, Context, Model, choice_probabilities
 from feelgood.bandits.feel_good import FeelGood
-from feelgood.checks import check_choice, check_count
+from feelgood.checks import check_choice, check_count, check_finite
 
 _EXACT = (exact.lin_ucb, exact.lin_ts, exact.lin_ids, exact.epsilon_greedy, exact.fgts)
 _CHAINS = (chains.lmc_ts, chains.ulmc_ts, chains.baoab_ts, chains.mala_ts, chains.hmc_ts, polya_gamma.polya_gamma_ts)
@@ -97,8 +97,7 @@ class Policy:
         action = check_count("action", action, minimum=0)
         if action >= self.num_arms:
             raise ValueError(f"action must be below num_arms {self.num_arms}, got {action}")
-        if not np.isfinite(reward):
-            raise ValueError(f"reward must be finite, got {reward}")
+        check_finite("reward", reward)
         self.state = self._learn(self._next_key(), self.state, context, jnp.int32(action), jnp.float32(reward))
 
     def save(self, path: str | Path) -> None:

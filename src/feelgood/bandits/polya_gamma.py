@@ -11,7 +11,7 @@ from feelgood.algebra import cholesky, solve_lower, solve_lower_transposed
 from feelgood.bandits.base import Algorithm, Context, Model, best_arm
 from feelgood.bandits.exact import least_squares
 from feelgood.bandits.statistics import Statistics, values
-from feelgood.checks import check_count, check_positive
+from feelgood.checks import check_count, check_kind, check_positive
 from feelgood.typing import Array, PRNGKey, Scalar
 
 NUM_TERMS = 16
@@ -78,6 +78,7 @@ def polya_gamma_ts(
       Polson, Scott and Windle (2013), "Bayesian inference for logistic models using Pólya–Gamma latent variables".
       Dumitrascu, Feng and Engelhardt (2018), "PG-TS: improved Thompson sampling for logistic contextual bandits".
     """
+    check_kind("model", model, Model, "a Model such as bandit.model")
     if not model.shared:
         raise ValueError("polya_gamma_ts needs a model with shared parameters, got one with parameters for each arm")
     window = check_count("window", window)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from feelgood.algebra import solve_positive
-from feelgood.checks import check_count, check_positive
+from feelgood.checks import check_count, check_kind, check_positive
 from feelgood.linear.learning import Data, Learner, Plan, clip_values, moments, no_data, prior_variance_of
 from feelgood.linear.schemes import Scheme, Stage
 from feelgood.samplers import Sampler, SamplerState
@@ -74,6 +74,7 @@ def lsvi_ase(
       >>> float(plan.values[0, 0].max())  # a strong feel-good term: as much as two stages can pay
       2.0
     """
+    check_kind("scheme", scheme, Scheme, "a Scheme such as linear.schemes.baoab(1.0, 0.1)")
     num_updates = check_count("num_updates", num_updates)
     check_positive("inverse_temperature", inverse_temperature)
     features = jnp.asarray(features)

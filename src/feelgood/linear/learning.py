@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from feelgood.checks import check_count, check_non_negative, check_positive
+from feelgood.checks import check_count, check_kind, check_non_negative, check_positive
 from feelgood.linear.mdps import LinearMDP, greedy_policy, optimal_values, policy_values, tables
 from feelgood.typing import Array, PRNGKey, Scalar
 
@@ -130,6 +130,8 @@ def prior_variance_of(
     features: Array, horizon: int, loss_weight: Scalar, feel_good_weight: Scalar, prior_variance: Scalar | None
 ) -> Scalar:
     """Checks the weights of a feel-good posterior and returns σ² of its prior, the paper's √d·H if not given."""
+    if features.ndim != 3:
+        raise ValueError(f"features must have shape (states, actions, d), got shape {features.shape}")
     horizon = check_count("horizon", horizon)
     check_positive("loss_weight", loss_weight)
     check_non_negative("feel_good_weight", feel_good_weight)
@@ -191,6 +193,7 @@ def learn(key: PRNGKey, mdp: LinearMDP, learner: Learner, num_episodes: int, sta
       True
     """
     num_episodes = check_count("num_episodes", num_episodes)
+    check_kind("learner", learner, Learner, "a Learner such as linear.lsvi_ase(…)")
     learner.check(num_episodes)
     start = random_start(mdp) if start is None else start
     # Compiled as a whole: one by one, the operations around the loop take longer to compile than the loop.

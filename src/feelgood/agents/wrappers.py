@@ -52,9 +52,9 @@ def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
     Priors, step sizes and feel-good weights are in units of the return. A reward well above the prior's scale would end
     exploration, so the largest reward becomes 1. Losses do not end exploration, and rewards of −1 per step are common
     next to larger penalties, so only very large losses are scaled. If the median of a minibatch is below −1, it becomes
-    −1: values are then at least about −1/(1 − discount). Adam with a step size of 10⁻³ takes tens of thousands of updates to
-    reach much lower values. Smaller returns are left unchanged: a small cost or reward on the way to a large one stays
-    small. Values are in the same unit.
+    −1: values are then at least about −1/(1 − discount). Adam with a step size of 10⁻³ takes tens of thousands of
+    updates to reach much lower values. Smaller returns are left unchanged: a small cost or reward on the way to a large
+    one stays small. Values are in the same unit.
 
     Examples:
       >>> import jax.numpy as jnp

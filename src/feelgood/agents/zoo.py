@@ -247,15 +247,15 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
 
     Each member is one draw of the value function: a network plus a fixed random prior of unit variance
     (`networks.random_prior`) times `prior_scale`. Members disagree where there are no data and agree where there are.
-    Horizons differ: member m has the discount to the power c_m, with c_m from `horizon_spread` to 1 in equal ratios. Members with
-    short horizons soon forget optimism about loops without reward; those with long ones explore deeply. The gap between
-    the best and other actions is widened by up to `action_gap` times the value, so that errors of approximation seldom
-    change the greedy action. The replay is shared. As long as all rewards are 0, half of the episodes are random
-    (`restless`). Large rewards are scaled down (`bounded_rewards`), and loose bounds of observations are tightened to
-    the values observed (`fitted_bounds`). If observations are one-hot with a hundred cells or more, first layers start
-    `one_hot_scale` times as large as usual, so that networks distinguish cells after fewer updates. A
-    `feel_good_weight` λ above 0 adds optimism about the start; it acts like a reward for staying there that grows with
-    the length of an episode, so the default is 0.
+    Horizons differ: member m has the discount to the power c_m, with c_m from `horizon_spread` to 1 in equal ratios.
+    Members with short horizons soon forget optimism about loops without reward; those with long ones explore deeply.
+    The gap between the best and other actions is widened by up to `action_gap` times the value, so that errors of
+    approximation seldom change the greedy action. The replay is shared. As long as all rewards are 0, half of the
+    episodes are random (`restless`). Large rewards are scaled down (`bounded_rewards`), and loose bounds of
+    observations are tightened to the values observed (`fitted_bounds`). If observations are one-hot with a hundred
+    cells or more, first layers start `one_hot_scale` times as large as usual, so that networks distinguish cells after
+    fewer updates. A `feel_good_weight` λ above 0 adds optimism about the start; it acts like a reward for staying there
+    that grows with the length of an episode, so the default is 0.
     """
     num_members = options.num_members or MEMBERS["ensemble_dqn"]
     shape, num_actions = spaces.observation_shape, spaces.num_actions

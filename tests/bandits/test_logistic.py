@@ -48,7 +48,7 @@ def test_polya_gamma_draws_have_the_moments_of_the_law(z):
     np.testing.assert_allclose(draws.var(), variance, rtol=0.03)
 
 
-def test_gibbs_draws_have_the_logistic_posterior_of_quadrature(optimised_jit):
+def test_gibbs_draws_have_the_logistic_posterior_of_quadrature():
     x, y = data(12)
     algorithm = bandits.polya_gamma_ts(Model(1, 2, True), window=16)
     state = taught(algorithm, x, y)
@@ -61,7 +61,7 @@ def test_gibbs_draws_have_the_logistic_posterior_of_quadrature(optimised_jit):
 
         return jax.lax.scan(step, state, jax.random.split(key, 60))[1][20:]
 
-    draws = np.asarray(optimised_jit(jax.vmap(chain))(jax.random.split(jax.random.key(1), 500))).reshape(-1, 2)
+    draws = np.asarray(jax.jit(jax.vmap(chain))(jax.random.split(jax.random.key(1), 500))).reshape(-1, 2)
     grid = np.linspace(-6, 6, 241)
     w = np.stack(np.meshgrid(grid, grid, indexing="ij"), -1)
     linear = w @ x.T

@@ -35,15 +35,22 @@ def pytest_collection_finish():
     gc.set_threshold(20_000, 20, 50)
 
 
+def memory(name):
+    """A field of this process's status in GiB; 0 where the system does not show it."""
+    status = Path("/proc/self/status")
+    return int(status.read_text().split(f"{name}:")[1].split()[0]) / 2**20 if status.exists() else 0.0
+
+
 @pytest.fixture(scope="module", autouse=True)
-def forget_compiled_functions():
-    """Frees compiled functions when a worker has grown to 2 GiB; kept, they would take more than 4."""
+def limit_memory():
+    """Frees compiled functions when a worker has grown to 2 GiB, and fails if a test file needed more than 3."""
+    before = memory("VmHWM")
     yield
     context_of.cache_clear()
-    status = Path("/proc/self/status")  # if there is none, memory is not limited
-    kilobytes = status.read_text().split("VmRSS:")[1].split()[0] if status.exists() else 0
-    if int(kilobytes) > 2 * 2**20:
+    if memory("VmRSS") > 2:
         jax.clear_caches()
+    if before <= 3 < (peak := memory("VmHWM")):  # the peak stays: later files are not at fault
+        pytest.fail(f"the tests of a worker must stay below 3 GiB of memory, and with this file they took {peak:.1f}")
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import jax
 import pytest
-from jax._src.interpreters import mlir
-from jax._src.lib.mlir import ir
 from jaxtyping import install_import_hook
 
 from folders import studies as studies
@@ -22,10 +20,18 @@ install_import_hook("feelgood", "beartype.beartype")
 
 # JAX makes an MLIR context for each function that it compiles. That takes 5 ms and 1 MB, a quarter of the time and most
 # of the memory of a small function. Here the functions of a test file share one per thread, except a function that is
-# compiled while another one is lowered: its module would become a part of the other one's.
-make_context = mlir.make_ir_context
+# compiled while another one is lowered: its module would become a part of the other one's. The function is private:
+# with a version of JAX that lacks it, the tests take about a minute longer.
+try:
+    from jax._src.interpreters import mlir
+    from jax._src.lib.mlir import ir
+
+    make_context = mlir.make_ir_context
+except (ImportError, AttributeError):
+    make_context = None
 context_of = cache(lambda thread: make_context())
-mlir.make_ir_context = lambda: make_context() if ir.Context.current else context_of(threading.get_ident())
+if make_context is not None:
+    mlir.make_ir_context = lambda: make_context() if ir.Context.current else context_of(threading.get_ident())
 
 
 def pytest_collection_finish():

@@ -24,6 +24,7 @@ from feelgood.networks import (
     over,
     partition,
     scaled,
+    table,
     with_init,
     with_prior,
     zero_biases,
@@ -128,6 +129,18 @@ def test_indices_of_one_hot_observations_give_the_values_and_gradients_of_the_ve
         given, wanted = (jax.grad(loss)(model, x) for x in (OneHot(index), vectors))
         assert np.any(np.asarray(wanted.members.layers[0].weight))
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), given, wanted)
+
+
+def test_a_table_looks_up_rows_starts_at_zero_and_draws_independent_normals_as_a_prior():
+    index = jnp.array([[0, 5], [2, 6]])  # 6 is past the end: zeros
+    prior = table((3, 2), 4, KEY)
+    rows = np.vstack([prior.values, np.zeros(4)])
+    np.testing.assert_array_equal(prior(OneHot(index)), rows[index])
+    np.testing.assert_allclose(prior(jnp.eye(6).reshape(6, 3, 2)), prior.values, rtol=1e-6)
+    assert not np.any(table((3, 2), 4).values)
+    values = np.asarray(table(1000, 10, KEY).values)
+    assert abs(values.std() - 1) < 4 / np.sqrt(2 * values.size)  # four standard errors
+    assert abs(np.corrcoef(values[:500].ravel(), values[500:].ravel())[0, 1]) < 4 / np.sqrt(5000)
 
 
 def test_wrong_settings_are_refused_in_one_sentence():

@@ -20,6 +20,7 @@ from feelgood.objectives import (
     quantile_losses,
     quantile_td,
     quantile_values,
+    repetitions,
     td,
     td_errors,
     together,
@@ -91,6 +92,21 @@ def test_huber_gradient_is_the_clipped_error():
 def test_squared_gradient_is_minus_twice_the_mean_error_at_the_taken_actions_only():
     gradient = jax.grad(potential(td(), q, target_q, BATCH))(ONLINE)
     np.testing.assert_allclose(gradient, [[0, -1.5], [2, 0], [0, 0]])
+
+
+def test_a_pair_of_observation_and_action_may_count_once_however_often_it_occurs():
+    numbers = {"observation": [0, 1, 0, 0], "action": [1, 0, 0, 1], "next_observation": [1, 2, 1, 2]}
+    batch = Batch(
+        **{name: jnp.array(value) for name, value in numbers.items()},
+        return_=jnp.array([0.5, 1.0, 0.0, 3.0]),
+        bootstrap_discount=jnp.array([0.5, 0.0, 0.0, 0.0]),
+        first_observation=jnp.zeros(4, jnp.int32),
+    )
+    assert repetitions(batch).tolist() == [2, 1, 1, 2]
+    errors = np.array([1.5, -2.0, -1.0, 1.0])
+    assert value(td(per="pair"), batch) == pytest.approx((errors[0] ** 2 + errors[3] ** 2) / 4 + 2.0**2 / 2 + 0.5)
+    gradient = jax.grad(potential(td(per="pair"), q, target_q, batch))(ONLINE)
+    np.testing.assert_allclose(gradient, [[1.0, -1.25], [2.0, 0.0], [0.0, 0.0]])  # minus the mean error of each pair
 
 
 @pytest.mark.parametrize("double", [False, True])

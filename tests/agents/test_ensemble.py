@@ -171,7 +171,7 @@ def test_a_fresh_member_is_its_prior_times_the_scale():
 
 @pytest.mark.parametrize(("size", "is_one_hot", "ratio"), [(100, True, 0.5), (99, True, 1.0), (100, False, 1.0)])
 def test_first_layers_start_smaller_for_one_hot_observations_of_many_cells_and_only_there(size, is_one_hot, ratio):
-    spaces, options = Spaces((size,), 2, is_one_hot=is_one_hot), Options(hidden=(8,), num_members=3)
+    spaces, options = Spaces((size,), 2, is_one_hot=is_one_hot), Options(hidden=(8,), num_members=3, network="mlp")
 
     def params(scale):
         return make_agent("ensemble_dqn", spaces, {"one_hot_scale": scale}, options).init(jax.random.key(0)).target
@@ -182,6 +182,55 @@ def test_first_layers_start_smaller_for_one_hot_observations_of_many_cells_and_o
     for leaf, same, first in zip(whole, half, is_first, strict=True):
         np.testing.assert_allclose(same, ratio * leaf if first else leaf, rtol=1e-6)
     assert ZOO["ensemble_dqn"].hyper["one_hot_scale"] == 0.1
+
+
+def test_on_one_hot_observations_the_default_agent_is_q_learning_on_tables_with_the_rates_of_visits():
+    """Against a loop over transitions in NumPy: three members, 32 cells, 40 minibatches with repeated pairs."""
+    spaces, hyper = Spaces((32,), 2, is_one_hot=True), {"action_gap": 0.0, "horizon_spread": 4.0, "table_rate": 0.3}
+    agent = make_agent("ensemble_dqn", spaces, hyper, Options(num_members=3))
+    key = jax.random.key(0)
+    state, update, random = agent.init(key), jax.jit(agent.update), np.random.default_rng(0)
+    codes = jnp.arange(32)
+    values = jax.jit(lambda state: jax.vmap(lambda code: agent.values(key, state, code))(codes))  # (states, members, 2)
+    table = np.asarray(values(state), np.float64)
+    assert 0.1 < table.std() < 0.6  # priors of scale 0.3
+    target, visits = table.copy(), np.zeros((32, 2))
+    rate = lambda n, t: max(1 / (n + 1), min(0.3, t / (50 * n)))
+    for step in range(40):
+        o, a, then = random.integers(5, size=8), random.integers(2, size=8), random.integers(5, size=8)
+        reward, discount = random.uniform(-1, 1, 8), 0.9 * random.integers(2, size=8)
+        data = batch(
+            observation=jnp.asarray(o),
+            action=jnp.asarray(a, jnp.int32),
+            return_=jnp.asarray(reward, jnp.float32),
+            bootstrap_discount=jnp.asarray(discount, jnp.float32),
+            next_observation=jnp.asarray(then),
+            first_observation=jnp.asarray(o),
+            slot=jnp.arange(8),
+        )
+        state, _ = update(key, state, data, 8, agent.look_ahead(key, state, data))
+        errors = {}
+        for i in range(8):
+            y = reward[i] + discount[i] ** np.array([4.0, 2.0, 1.0]) * target[then[i]].max(-1)
+            errors.setdefault((o[i], a[i]), []).append(y - table[o[i], :, a[i]])
+        for (cell, action), found in errors.items():
+            visits[cell, action] += 1
+            table[cell, :, action] += rate(visits[cell, action], step + 1) * np.mean(found, 0)
+        if step % 8 == 7:
+            state, target = agent.sync(state), table.copy()
+    np.testing.assert_allclose(values(state), table, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("size", "is_one_hot", "network", "is_table"),
+    [(32, True, "auto", True), (31, True, "auto", False), (32, False, "auto", False), (32, True, "mlp", False)],
+)
+def test_tables_are_for_one_hot_observations_of_many_cells_unless_a_network_is_chosen(
+    size, is_one_hot, network, is_table
+):
+    spaces, options = Spaces((size,), 2, is_one_hot=is_one_hot), Options(num_members=3, network=network)
+    params = make_agent("ensemble_dqn", spaces, options=options).init(jax.random.key(0)).target
+    assert ([leaf.shape for leaf in jax.tree.leaves(params)] == [(3, size, 2)]) == is_table
 
 
 def test_without_reward_the_default_agent_leaves_values_of_zero_alone_and_the_feel_good_term_raises_them():

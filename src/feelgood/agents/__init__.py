@@ -10,6 +10,7 @@ from feelgood.agents.exploration import (
 )
 from feelgood.agents.options import Options, Spaces
 from feelgood.agents.recipes import ZOO, Recipe, anneal, atari_hyper, check_hyper, complete, constant, make_agent
+from feelgood.agents.tables import visit_rates
 from feelgood.agents.wrappers import bounded_rewards, fitted_bounds, restless
 
 __all__ = [
@@ -35,4 +36,5 @@ __all__ = [
     "one_member_an_episode",
     "restless",
     "value_agent",
+    "visit_rates",
 ]

@@ -41,6 +41,7 @@ from feelgood.agents.base import Agent, value_agent
 from feelgood.agents.critics import QCritic, is_nature, make_critic, on_codes, plain_model
 from feelgood.agents.exploration import Exploration, epsilon_greedy, one_draw_an_episode, one_member_an_episode
 from feelgood.agents.options import Hyper, Options, Spaces
+from feelgood.agents.tables import visit_rates
 from feelgood.agents.wrappers import bounded_rewards, fitted_bounds, restless
 from feelgood.choices import Critic
 from feelgood.objectives import feel_good
@@ -49,8 +50,9 @@ from feelgood.typing import PRNGKey, Scalar
 MEMBERS = {"ensemble_dqn": 20, "bootstrapped_dqn": 10}
 """Number of members of each ensemble, if the options give none."""
 
-# With fewer cells than this, nearly every minibatch holds all one-hot observations, and they are learnt fast enough.
-_MANY_CELLS = 100
+# With few cells nearly every minibatch holds all one-hot observations, and networks learn them fast enough. Members are
+# tables from the first number on; networks, if the options choose them, have smaller first layers from the second on.
+_TABLE_CELLS, _MANY_CELLS = 32, 100
 
 
 def _agent(
@@ -252,33 +254,42 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     The gap between the best and other actions is widened by up to `action_gap` times the value, so that errors of
     approximation seldom change the greedy action. The replay is shared. As long as all rewards are 0, half of the
     episodes are random (`restless`). Large rewards are scaled down (`bounded_rewards`), and loose bounds of
-    observations are tightened to the values observed (`fitted_bounds`). If observations are one-hot with a hundred
-    cells or more, first layers start `one_hot_scale` times as large as usual, so that networks distinguish cells after
-    fewer updates. A `feel_good_weight` λ above 0 adds optimism about the start; it acts like a reward for staying there
-    that grows with the length of an episode, so the default is 0.
+    observations are tightened to the values observed (`fitted_bounds`).
+
+    One-hot observations share no features. If there are 32 or more, members are tables: a value for each observation
+    and action, with independent normal priors, learnt at rates that fall with visits to at most `table_rate`
+    (`visit_rates`). With `network="mlp"` members are networks; if there are a hundred cells or more, first layers then
+    start `one_hot_scale` times as large as usual, so that networks distinguish cells after fewer updates.
+
+    A `feel_good_weight` λ above 0 adds optimism about the start; it acts like a reward for staying there that grows
+    with the length of an episode, so the default is 0.
     """
     num_members = options.num_members or MEMBERS["ensemble_dqn"]
     shape, num_actions = spaces.observation_shape, spaces.num_actions
-    has_many_cells = spaces.is_one_hot and math.prod(shape) >= _MANY_CELLS
-    input_scale = hyper["one_hot_scale"] if has_many_cells else 1.0
+    num_cells = math.prod(shape) if spaces.is_one_hot else 0
+    is_table = num_cells >= _TABLE_CELLS and options.network == "auto"
+    member: Callable[[PRNGKey], Any]
+    prior: Callable[[PRNGKey], Any]
+    if is_table:
+        member = lambda key: networks.table(shape, num_actions)
+        prior = lambda key: networks.table(shape, num_actions, key)
+    else:
+        input_scale = hyper["one_hot_scale"] if num_cells >= _MANY_CELLS else 1.0
+        member = lambda key: networks.normalized_mlp(key, shape, options.hidden, num_actions, input_scale=input_scale)
+        prior = lambda key: networks.random_prior(key, shape, options.hidden, num_actions)
     network = _ensemble(
-        "ensemble_dqn",
-        spaces,
-        options,
-        num_members,
-        hyper["prior_scale"],
-        lambda key: networks.normalized_mlp(key, shape, options.hidden, num_actions, input_scale=input_scale),
-        lambda key: networks.random_prior(key, shape, options.hidden, num_actions),
-        is_scaled=True,
+        "ensemble_dqn", spaces, options, num_members, hyper["prior_scale"], member, prior, is_scaled=True
     )
     powers = jnp.asarray(hyper["horizon_spread"]) ** (1 - jnp.arange(num_members) / max(num_members - 1, 1))
     settings: dict[str, Any] = {"double": options.double, "discount_powers": powers, "action_gap": hyper["action_gap"]}
-    critic = QCritic(network, objectives.td(**settings), partial(objectives.td_errors, **settings))
+    td = objectives.td(per="pair" if is_table else "transition", **settings)
+    critic = QCritic(network, td, partial(objectives.td_errors, **settings))
+    sampler = samplers.from_optax(visit_rates(hyper["table_rate"])) if is_table else _adam(hyper)
     exploration = one_draw_an_episode(num_members, hyper["dither"])
     # A large network evaluates a whole minibatch of starts together with the other observations.
     num_starts = None if network.is_large else 16
     weight = hyper["feel_good_weight"]
-    agent = _agent(critic, options, _adam(hyper), exploration, feel_good_weight=weight, num_starts=num_starts)
+    agent = _agent(critic, options, sampler, exploration, feel_good_weight=weight, num_starts=num_starts)
     if not (spaces.is_one_hot or is_nature(spaces, options)):
         agent = fitted_bounds(agent, spaces.bound, spaces.decode)
     return restless(bounded_rewards(agent), num_actions)

@@ -37,6 +37,7 @@ from feelgood.networks.builders import (
     over,
     random_prior,
     scaled,
+    table,
     with_prior,
 )
 from feelgood.networks.functional import Network, network, partition
@@ -63,6 +64,7 @@ __all__ = [
     "partition",
     "random_prior",
     "scaled",
+    "table",
     "with_init",
     "with_prior",
     "zero_biases",

@@ -24,6 +24,7 @@ from feelgood.networks.models import (
     Over,
     Rectified,
     Scaled,
+    Table,
     WithPrior,
 )
 from feelgood.typing import Array, PRNGKey, Scalar
@@ -77,6 +78,26 @@ def mlp(key: PRNGKey, observation_shape: int | Sequence[int], hidden: Sequence[i
       (7, 2)
     """
     return _stack(observation_shape, hidden, num_actions, _uniform(key), _torch_dense)
+
+
+def table(observation_shape: int | Sequence[int], num_actions: int, key: PRNGKey | None = None) -> Table:
+    """Builds a table with one value for each pair of a one-hot observation and an action.
+
+    Args:
+      observation_shape: shape of one observation, or its length.
+      num_actions: length of the output.
+      key: randomness of the values, which are then independent standard normals: a prior for tables, see `with_prior`.
+        Without a key all values are 0.
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> from feelgood import networks
+      >>> table(500, 6)(networks.OneHot(jnp.array([0, 499]))).shape
+      (2, 6)
+    """
+    shape, ((num_cells, _),) = _sizes(observation_shape, (), num_actions)
+    size = (num_cells, num_actions)
+    return Table(jnp.zeros(size) if key is None else jax.random.normal(key, size), shape)
 
 
 def noisy_mlp(key: PRNGKey, observation_shape: int | Sequence[int], hidden: Sequence[int], num_actions: int) -> MLP:

@@ -33,12 +33,16 @@ Observation = ArrayLike | OneHot
 """Input of a model: observations, or the indices of one-hot ones."""
 
 
-def _affine(x: Array | OneHot, weight: Array, bias: Array) -> Array:
+def product(x: Array | OneHot, weight: Array) -> Array:
+    """x·W; for one-hot x a row of W."""
     if isinstance(x, OneHot):
-        product = jnp.take(weight, x.index.astype(jnp.int32), axis=0, mode="fill", fill_value=0)
-    else:
-        product = x @ weight
-    return product + jnp.broadcast_to(bias, product.shape)
+        return jnp.take(weight, x.index.astype(jnp.int32), axis=0, mode="fill", fill_value=0)
+    return x @ weight
+
+
+def _affine(x: Array | OneHot, weight: Array, bias: Array) -> Array:
+    outputs = product(x, weight)
+    return outputs + jnp.broadcast_to(bias, outputs.shape)
 
 
 class Dense(eqx.Module):

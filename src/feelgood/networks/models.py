@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from feelgood.networks.layers import Convolution, Dense, Observation, OneHot, cut
+from feelgood.networks.layers import Convolution, Dense, Observation, OneHot, cut, product
 from feelgood.noise import normal
 from feelgood.typing import Array, PRNGKey
 
@@ -45,6 +45,17 @@ class MLP(eqx.Module):
         for i, layer in enumerate(self.layers):
             x = layer(x if isinstance(x, OneHot) or i == 0 else jax.nn.relu(x), None if noise is None else noise[i])
         return x.vectors(math.prod(self.observation_shape)) if isinstance(x, OneHot) else x
+
+
+class Table(eqx.Module):
+    """One value for each pair of a one-hot observation and an action; on other observations a linear model."""
+
+    values: Array
+    observation_shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, observation: Observation, key: PRNGKey | None = None) -> Array:
+        del key
+        return product(_flat(observation, self.observation_shape), self.values)
 
 
 class Convolutions(eqx.Module):

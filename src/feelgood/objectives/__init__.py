@@ -22,7 +22,15 @@ from feelgood.objectives.distributional import (
     quantile_td,
     quantile_values,
 )
-from feelgood.objectives.terms import anchored_prior, feel_good, gaussian_prior, reward_noise, td, td_errors
+from feelgood.objectives.terms import (
+    anchored_prior,
+    feel_good,
+    gaussian_prior,
+    repetitions,
+    reward_noise,
+    td,
+    td_errors,
+)
 
 __all__ = [
     "Minibatch",
@@ -38,6 +46,7 @@ __all__ = [
     "quantile_losses",
     "quantile_td",
     "quantile_values",
+    "repetitions",
     "reward_noise",
     "target_key",
     "td",

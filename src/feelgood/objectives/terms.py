@@ -104,9 +104,25 @@ def reward_noise(slot: Array, num_members: int) -> Array:
     return jax.vmap(draw)(jnp.asarray(slot, jnp.uint32))
 
 
+def repetitions(batch: Minibatch) -> Array:
+    """How often the pair of observation and action of each transition occurs in the minibatch, (B,).
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> from feelgood.replay import Batch
+      >>> repetitions(Batch(jnp.array([3, 3, 3, 7]), jnp.array([0, 1, 0, 0]), *[None] * 5)).tolist()
+      [2, 1, 2, 1]
+    """
+    observations = [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(batch.observation)]
+    rows = [batch.action[:, None], *observations]
+    same = [jnp.all(each[:, None] == each[None], -1) for each in rows]
+    return jnp.stack(same).all(0).sum(-1)
+
+
 def td(
     *,
     loss: str = "squared",
+    per: str = "transition",
     double: bool = False,
     huber_width: Scalar = 1.0,
     perturbation: Scalar | None = None,
@@ -123,6 +139,10 @@ def td(
     Args:
       loss: "squared" is δ², with no ½ (the released code); "huber" is ½δ² up to |δ| = h and h·(|δ| − ½h) beyond, with
         h = `huber_width`.
+      per: "transition" weighs all transitions alike. "pair" is for tables: each pair of observation and action in the
+        minibatch counts once. Of its k transitions each is weighted by B/(2k), so the mean over the minibatch is the
+        sum over pairs of half their mean loss. A gradient step of size α then moves the value of each pair by α times
+        its mean TD error: Q-learning with rate α.
       double: whether the online network picks the action that the target network values.
       huber_width: h, at which the Huber loss becomes linear.
       perturbation: σ ≥ 0, in the unit of rewards; needs the `slot` of each transition. None for none.
@@ -141,6 +161,7 @@ def td(
       (16.0, 3.5)
     """
     check_choice("loss", loss, ("squared", "huber"))
+    check_choice("per", per, ("transition", "pair"))
     check_positive("huber_width", huber_width)
     if perturbation is not None:
         check_non_negative("perturbation", perturbation)
@@ -154,7 +175,8 @@ def td(
             noise = reward_noise(batch.slot, errors.size // errors.shape[0])
             errors = errors + jnp.asarray(perturbation) * noise.reshape(errors.shape)
         losses = errors**2 if loss == "squared" else huber(errors, huber_width)
-        return losses.reshape(losses.shape[0], -1).sum(-1)
+        losses = losses.reshape(losses.shape[0], -1).sum(-1)
+        return losses if per == "transition" else losses * (losses.size / 2) / repetitions(batch)
 
     return Objective(per_transition=(term,), looks_at=td_looks_at(double))
 

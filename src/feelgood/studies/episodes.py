@@ -17,11 +17,11 @@ def episode_config(agent: str, most_steps: int, period: int):
     return FunctionalConfig(num_steps=num_steps, evaluation_period=period, num_evaluation_episodes=1, **settings)
 
 
-def records(agent: str, batch: Any, config: Any) -> list[dict[str, Any]]:
+def records(agent: str, options: Any, batch: Any, config: Any) -> list[dict[str, Any]]:
     """A batch, its config and the agent's options as plain records, to hash everything that the runs depend on."""
     from feelgood import agents
 
-    return [dataclasses.asdict(each) for each in (batch, config, agents.complete(agent, agents.Options()))]
+    return [dataclasses.asdict(each) for each in (batch, config, agents.complete(agent, options))]
 
 
 def run_tallied(
@@ -29,6 +29,7 @@ def run_tallied(
     digest: str,
     agent: str,
     hyper: Mapping[str, float],
+    options: Any,
     variants: tuple[Callable[[Any], Any], Any],
     seeds: Sequence[int],
     config: Any,
@@ -50,7 +51,7 @@ def run_tallied(
     from feelgood.training import Varied, run_batch, varied_trainer
 
     environment_of, settings = variants
-    make = lambda spaces, hyper: agents.make_agent(agent, spaces, hyper)
+    make = lambda spaces, hyper: agents.make_agent(agent, spaces, hyper, options)
     points = {key: jnp.full(len(seeds), value, jnp.float32) for key, value in hyper.items()}
     times: list[tuple[int, float]] = []  # chunks and the clock after each of them
 

@@ -157,10 +157,11 @@ def plan(agent: str, hyper: dict[str, float], batch: Batch) -> Plan:
 
 
 def _digest(agent: str, hyper: dict[str, float], batch: Batch) -> str:
+    from feelgood.agents import Options
     from feelgood.runs.store import fingerprint
 
     settings = [EXPERIMENTS[batch.experiment].settings[number] for number in batch.numbers]
-    return fingerprint(agent, *records(agent, batch, _config(agent, batch)), settings, hyper)
+    return fingerprint(agent, *records(agent, Options(), batch, _config(agent, batch)), settings, hyper)
 
 
 def _config(agent: str, batch: Batch):
@@ -176,6 +177,7 @@ def _run(agent: str, hyper: dict[str, float], batch: Batch, progress: Any, check
     import numpy as np
     import pandas as pd
 
+    from feelgood.agents import Options
     from feelgood.studies.tallies import all_solved, dives, episodes, have_ended
 
     sea = is_sea(batch.experiment)
@@ -189,6 +191,7 @@ def _run(agent: str, hyper: dict[str, float], batch: Batch, progress: Any, check
         _digest(agent, hyper, batch),
         agent,
         hyper,
+        Options(),
         environments(batch.experiment, [number for number, _ in batch.pairs]),
         [_RUNS_PER_SEED * seed + number for number, seed in batch.pairs],
         _config(agent, batch),

@@ -38,6 +38,8 @@ class DeepSeaStudy(SeedOptions):
     """Sizes N; the preset's if not given."""
     agents: tuple[str, ...] = ("ensemble_dqn",)
     """Agents, with their default settings."""
+    network: Literal["auto", "mlp"] = "auto"
+    """auto: the agent's own, which is a table for ensemble_dqn, as cells are one-hot. mlp: a neural network."""
     windy: bool = False
     """Whether the sea is stochastic: a move to the right fails with probability 1/N, and rewards at both ends of the
     last row are noisy."""
@@ -54,6 +56,7 @@ class DeepSeaStudy(SeedOptions):
     def __post_init__(self):
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
+        check_choice("network", self.network, ("auto", "mlp"))
         check_choice("mapping", self.mapping, ("fixed", "per-run"))
         fill_in(self, _PRESETS[self.preset])
         check_agents(self.agents)
@@ -106,7 +109,7 @@ def run(study: DeepSeaStudy, report=print) -> list[Path]:
 
 def plan(study: DeepSeaStudy, size: int, agent: str) -> Plan:
     """Runs one agent at one size; returns a table with one row per run."""
-    batch = Batch(agent, size, study.windy, study.mapping, study.num_episodes, tuple(study.seed_list))
+    batch = Batch(agent, size, study.network, study.windy, study.mapping, study.num_episodes, tuple(study.seed_list))
     (table,) = yield [task_of(batch.name, _digest(batch), partial(_run, batch))]
     return table
 
@@ -117,6 +120,7 @@ class Batch:
 
     agent: str
     size: int
+    network: Literal["auto", "mlp"]
     windy: bool
     mapping: str
     num_episodes: int
@@ -137,7 +141,7 @@ def _digest(batch: Batch) -> str:
     from feelgood import agents
     from feelgood.runs.store import fingerprint
 
-    facts = records(batch.agent, batch, _config(batch))
+    facts = records(batch.agent, agents.Options(network=batch.network), batch, _config(batch))
     return fingerprint(*facts, dict(agents.ZOO[batch.agent].hyper), CHECK_PERIOD)
 
 
@@ -160,6 +164,7 @@ def _run(batch: Batch, progress: Any, checkpoint: Path | None):
         _digest(batch),
         batch.agent,
         agents.ZOO[batch.agent].hyper,
+        agents.Options(network=batch.network),
         (lambda mapping: envs.deep_sea(batch.size, windy=batch.windy, mapping=mapping), mappings),
         batch.seeds,
         _config(batch),
@@ -173,6 +178,7 @@ def _run(batch: Batch, progress: Any, checkpoint: Path | None):
             "environment": batch.environment,
             "agent": batch.agent,
             "size": batch.size,
+            "network": batch.network,
             "mapping": batch.mapping,
             "seed": np.array(batch.seeds, np.int32),
             "episodes_to_solve": np.where(totals.solved > 0, totals.solved, np.nan),

@@ -29,6 +29,7 @@ OPTIONS = {
     "members": ("num_members", int),
     "width": ("hidden", lambda value: (int(value), int(value))),
     "prioritized": ("prioritized", lambda value: bool(int(value))),
+    "network": ("network", str),
 }
 SETTINGS = {
     "batch_size": int,

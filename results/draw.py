@@ -22,12 +22,18 @@ def exploration():
     """DeepSea and the N-chain side by side, and the N-chain alone."""
     runs = pd.read_csv(FOLDER / "deep_sea" / "episodes.csv")
     runs = runs[(runs["environment"] == "deep_sea") & (runs["mapping"] == "fixed")]
-    (sea,) = deepsea.deepsea(tables.summarise(runs)).panels
+    lines = {}
+    for network, own in runs.groupby("network"):
+        (sea,) = deepsea.deepsea(tables.summarise(own)).panels
+        lines[network], *published = sea.series
     scores = pd.read_csv(FOLDER / "nchain" / "retuned.csv").rename(columns={"error_95": "score_ci"})
     (chain,) = nchain.lengths(scores).panels
     print(*write_files(FOLDER / "nchain", {"fair": nchain.lengths(scores)}), sep="\n")
-    ours, *published = sea.series
-    sea = sea._replace(title="DeepSea", series=[ours._replace(name=ours.name.partition(":")[0]), *published])
+    ours = [
+        lines["auto"]._replace(name="Ensemble DQN"),
+        lines["mlp"]._replace(name="Ensemble DQN with networks", colour="#8CC7A1", strong=False),
+    ]
+    sea = sea._replace(title="DeepSea", series=[*ours, *published])
     panels = [sea, chain._replace(title="N-chain")]
     chart = Chart("exploration", "", "", "", panels)
     print(*write_files(FOLDER, {"exploration": chart}), sep="\n")

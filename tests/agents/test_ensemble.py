@@ -189,7 +189,8 @@ def test_on_one_hot_observations_the_default_agent_is_q_learning_on_tables_with_
     spaces, hyper = Spaces((32,), 2, is_one_hot=True), {"action_gap": 0.0, "horizon_spread": 4.0, "table_rate": 0.3}
     agent = make_agent("ensemble_dqn", spaces, hyper, Options(num_members=3))
     key = jax.random.key(0)
-    state, update, random = agent.init(key), jax.jit(agent.update), np.random.default_rng(0)
+    state, random = agent.init(key), np.random.default_rng(0)
+    update, look_ahead = jax.jit(agent.update), jax.jit(agent.look_ahead)
     codes = jnp.arange(32)
     values = jax.jit(lambda state: jax.vmap(lambda code: agent.values(key, state, code))(codes))  # (states, members, 2)
     table = np.asarray(values(state), np.float64)
@@ -208,7 +209,7 @@ def test_on_one_hot_observations_the_default_agent_is_q_learning_on_tables_with_
             first_observation=jnp.asarray(o),
             slot=jnp.arange(8),
         )
-        state, _ = update(key, state, data, 8, agent.look_ahead(key, state, data))
+        state, _ = update(key, state, data, 8, look_ahead(key, state, data))
         errors = {}
         for i in range(8):
             y = reward[i] + discount[i] ** np.array([4.0, 2.0, 1.0]) * target[then[i]].max(-1)

@@ -2,34 +2,80 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
-def episode_config(agent: str, most_steps: int, period: int):
-    """The agent's training config with room for `most_steps`, in chunks of `period` steps."""
-    from feelgood import agents
-    from feelgood.training import FunctionalConfig
-
-    settings: dict[str, Any] = {**agents.ZOO[agent].config}
-    num_steps = -(-most_steps // period) * period
-    return FunctionalConfig(num_steps=num_steps, evaluation_period=period, num_evaluation_episodes=1, **settings)
+from feelgood.pairs import read_numbers, read_values
+from feelgood.studies.options import check_agents, grouped
+from feelgood.studies.seeds import SeedOptions
 
 
-def records(agent: str, options: Any, batch: Any, config: Any) -> list[dict[str, Any]]:
-    """A batch, its config and the agent's options as plain records, to hash everything that the runs depend on."""
-    from feelgood import agents
+@dataclass(frozen=True)
+class ChosenAgent:
+    """An agent of the zoo and the settings that differ from its defaults, as words; see `EpisodeOptions`."""
 
-    return [dataclasses.asdict(each) for each in (batch, config, agents.complete(agent, options))]
+    name: str
+    hyper: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    config: tuple[str, ...] = ()
+
+    def spec(self):
+        """The agent as `feelgood.train` makes it."""
+        from feelgood import agents
+        from feelgood.api.agent_spec import agent_spec, options_of
+
+        options = options_of(read_values("options", self.options), {})
+        return agent_spec(self.name, read_numbers("hyper", self.hyper), options, {}, agents.anneal)
+
+    def training(self, most_steps: int, period: int):
+        """The config of its training, with room for `most_steps`, in chunks of `period` steps."""
+        from feelgood.api.functional import functional_config
+
+        chunks = {"num_steps": -(-most_steps // period) * period, "evaluation_period": period}
+        given = read_values("config", self.config)
+        if taken := {*given} & {*chunks, "num_evaluation_episodes"}:
+            raise ValueError(f"config must not have {min(taken)!r}, which the study sets")
+        return functional_config(self.spec(), {**given, **chunks, "num_evaluation_episodes": 1})
+
+    def digest(self, config: Any, *facts: Any) -> str:
+        """A hash of everything that runs of this agent depend on; `facts` are plain records."""
+        from feelgood.runs.store import fingerprint
+
+        spec = self.spec()
+        return fingerprint(self.name, dict(spec.hyper), vars(spec.options), dataclasses.asdict(config), *facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeOptions(SeedOptions):
+    """Options of studies with an option `agents` that train each of them for a number of episodes."""
+
+    hyper: tuple[str, ...] = grouped("agent and training", ())
+    """Hyper-parameters of all agents that differ from their defaults, as in step_size=1e-3 final_epsilon=0.05."""
+    options: tuple[str, ...] = grouped("agent and training", ())
+    """Options of all agents that differ from their defaults, as in network=mlp num_members=10; the names are those of
+    `feelgood.agents.Options`."""
+    config: tuple[str, ...] = grouped("agent and training", ())
+    """Training settings that differ from the agents', as in batch_size=128 target_update_period=4; the names are those
+    of `FunctionalConfig`."""
+
+    def chosen(self, agent: str) -> ChosenAgent:
+        """One of the agents, with the settings of the study."""
+        return ChosenAgent(agent, self.hyper, self.options, self.config)
+
+    def check_agents(self) -> None:
+        """Requires agents of the zoo, and settings that each of them has."""
+        names: Sequence[str] = vars(self)["agents"]
+        check_agents(names)
+        for name in names:
+            self.chosen(name).training(1000, 10)
 
 
 def run_tallied(
     name: str,
     digest: str,
-    agent: str,
-    hyper: Mapping[str, float],
-    options: Any,
+    spec: Any,
     variants: tuple[Callable[[Any], Any], Any],
     seeds: Sequence[int],
     config: Any,
@@ -40,19 +86,17 @@ def run_tallied(
 ) -> tuple[Any, float]:
     """Trains one run for each seed; returns their totals, and environment steps per second of all runs together.
 
-    `variants` is a function that makes an environment from settings, and the settings of all runs; see
-    `feelgood.training.varied_trainer` and `run_batch` for the others. The speed is measured after the first chunk,
+    `spec` is the agent. `variants` is a function that makes an environment from settings, and the settings of all runs;
+    see `feelgood.training.varied_trainer` and `run_batch` for the others. The speed is measured after the first chunk,
     which compiles; NaN if there was no other.
     """
     import jax.numpy as jnp
     import numpy as np
 
-    from feelgood import agents
     from feelgood.training import Varied, run_batch, varied_trainer
 
     environment_of, settings = variants
-    make = lambda spaces, hyper: agents.make_agent(agent, spaces, hyper, options)
-    points = {key: jnp.full(len(seeds), value, jnp.float32) for key, value in hyper.items()}
+    points = {key: jnp.full(len(seeds), value, jnp.float32) for key, value in spec.hyper.items()}
     times: list[tuple[int, float]] = []  # chunks and the clock after each of them
 
     def watch(moment: Any) -> None:
@@ -61,7 +105,7 @@ def run_tallied(
 
     with progress.task(name, config.num_chunks) as report:
         totals = run_batch(
-            varied_trainer(environment_of, make, config, agents.anneal, tally),
+            varied_trainer(environment_of, spec.make, config, spec.schedule, tally),
             config.num_chunks,
             np.array(seeds),
             Varied(settings, points),

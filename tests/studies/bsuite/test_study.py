@@ -80,17 +80,32 @@ def test_ids_of_one_batch_have_their_own_settings():
     assert ours[0] != ours[1]
 
 
-def test_hyper_parameters_are_those_of_every_agent():
-    (own,) = module.settings_of(BsuiteStudy(hyper=("step_size=1e-3",))).values()
-    assert own == {**ZOO["dqn"].hyper, "step_size": 1e-3}
-    with pytest.raises(ValueError, match=r"hyper-parameters of dqn must be one of .*, got 'stepsize'; did you mean"):
-        module.settings_of(BsuiteStudy(hyper=("stepsize=1e-3",)))
-    with pytest.raises(ValueError, match="step_size must be positive"):
-        module.settings_of(BsuiteStudy(hyper=("step_size=0",)))
-    first = [
-        next(module.plan("dqn", hyper, batches(BsuiteStudy())[0]))[0].file for hyper in (own, {**own, "step_size": 1.0})
-    ]
-    assert first[0] != first[1]
+def test_settings_are_those_of_every_agent():
+    study = BsuiteStudy(hyper=("step_size=1e-3",), options=("double=true",), config=("batch_size=7",))
+    agent = study.chosen("dqn")
+    assert agent.spec().hyper == {**ZOO["dqn"].hyper, "step_size": 1e-3}
+    assert agent.spec().options.double
+    config = agent.training(995, 10)
+    assert (config.batch_size, config.num_steps, config.evaluation_period) == (7, 1000, 10)
+    changed = [BsuiteStudy(hyper=study.hyper), BsuiteStudy(options=study.options), BsuiteStudy(config=study.config)]
+    first = batches(study)[0]
+    files = {next(module.plan(each.chosen("dqn"), first))[0].file for each in (study, BsuiteStudy(), *changed)}
+    assert len(files) == 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"hyper": ("stepsize=1e-3",)}, r"hyper-parameter of dqn must be one of .*, got 'stepsize'; did you mean"),
+        ({"hyper": ("step_size=0",)}, "step_size must be positive"),
+        ({"options": ("networks=mlp",)}, r"option must be one of .*, got 'networks'; did you mean 'network'\?"),
+        ({"config": ("batch=3",)}, r"setting must be one of .*, got 'batch'"),
+        ({"config": ("num_steps=30",)}, "config must not have 'num_steps', which the study sets"),
+    ],
+)
+def test_settings_that_no_agent_has_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        BsuiteStudy(**settings)
 
 
 def test_a_study_writes_a_row_per_run_and_continues(tmp_path):

@@ -9,19 +9,17 @@ no longer change: when all runs have had their episodes, or solved their deep se
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from feelgood.checks import check_choice, check_count, check_names
-from feelgood.pairs import read_numbers
+from feelgood.checks import check_choice, check_count
 from feelgood.studies.bsuite.experiments import EXPERIMENTS, LOGGED, environments, is_sea, read_ids
 from feelgood.studies.engine import Plan, run_plans, task_of
-from feelgood.studies.episodes import episode_config, records, run_tallied
-from feelgood.studies.options import PresetInt, check_agents, fill_in, grouped
+from feelgood.studies.episodes import ChosenAgent, EpisodeOptions, run_tallied
+from feelgood.studies.options import PresetInt, fill_in
 from feelgood.studies.output import figure_files, write_files
-from feelgood.studies.seeds import SeedOptions
 
 _RUNS_PER_SEED = 100  # the run of id i and seed s has the key of 100·s + i
 MOST_SEEDS = 10_000
@@ -29,7 +27,7 @@ MOST_EPISODES = max(experiment.num_episodes for experiment in EXPERIMENTS.values
 
 
 @dataclass(frozen=True)
-class BsuiteStudy(SeedOptions):
+class BsuiteStudy(EpisodeOptions):
     """Scores on bsuite's experiments on exploration and on its basic ones (without MNIST and memory)."""
 
     preset: Literal["quick", "default"] = "quick"
@@ -43,8 +41,6 @@ class BsuiteStudy(SeedOptions):
     """Episodes of a run if bsuite's budget is 10,000, and a tenth of that if it is 1,000; the preset's if not given."""
     num_seeds: int = 1
     """Number of seeds of every id; bsuite has one."""
-    hyper: tuple[str, ...] = grouped("agent", ())
-    """Hyper-parameters of all agents that differ from their defaults, as in step_size=1e-3 final_epsilon=0.05."""
     output: Path = Path("runs/bsuite")
     """Folder for results; an unfinished run of the same study is continued."""
 
@@ -52,13 +48,12 @@ class BsuiteStudy(SeedOptions):
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
         fill_in(self, _PRESETS[self.preset])
-        check_agents(self.agents)
+        self.check_agents()
         read_ids(self.ids)
         check_count("num_episodes", self.num_episodes, maximum=MOST_EPISODES)
         check_count("num_seeds", self.num_seeds)
         if max(self.seed_list) >= MOST_SEEDS:
             raise ValueError(f"seeds must be below {MOST_SEEDS}, got {max(self.seed_list)}")
-        read_numbers("hyper", self.hyper)
 
 
 _PRESETS: dict[str, dict[str, Any]] = {
@@ -82,10 +77,9 @@ def run(study: BsuiteStudy, report=print) -> list[Path]:
     from feelgood.runs import store
     from feelgood.studies.bsuite import charts, scores
 
-    settings = settings_of(study)
     with store.recorded(study.output, "bsuite", study, seeds={"all": study.seed_list}, files=FILES) as facts:
-        pairs = itertools.product(settings.items(), batches(study))
-        done = run_plans(study, [plan(agent, hyper, batch) for (agent, hyper), batch in pairs], study.output, facts)
+        pairs = itertools.product(map(study.chosen, study.agents), batches(study))
+        done = run_plans(study, list(itertools.starmap(plan, pairs)), study.output, facts)
         runs = pd.concat(done, ignore_index=True)
         summary = scores.summarise(runs)
         text = scores.as_markdown(summary)
@@ -137,47 +131,30 @@ def batches(study: BsuiteStudy) -> list[Batch]:
     return found
 
 
-def settings_of(study: BsuiteStudy) -> dict[str, dict[str, float]]:
-    """The hyper-parameters of each agent."""
-    from feelgood import agents
-
-    given = read_numbers("hyper", study.hyper)
-    for agent in study.agents:
-        check_names(f"hyper-parameters of {agent}", given, agents.ZOO[agent].hyper)
-    agents.check_hyper(given)
-    return {agent: {**agents.ZOO[agent].hyper, **given} for agent in study.agents}
-
-
-def plan(agent: str, hyper: dict[str, float], batch: Batch) -> Plan:
+def plan(agent: ChosenAgent, batch: Batch) -> Plan:
     """Runs one agent on one batch; returns a table with one row per run."""
-    (table,) = yield [
-        task_of(f"{batch.name}/{agent}", _digest(agent, hyper, batch), partial(_run, agent, hyper, batch))
-    ]
+    (table,) = yield [task_of(f"{batch.name}/{agent.name}", _digest(agent, batch), partial(_run, agent, batch))]
     return table
 
 
-def _digest(agent: str, hyper: dict[str, float], batch: Batch) -> str:
-    from feelgood.agents import Options
-    from feelgood.runs.store import fingerprint
-
+def _digest(agent: ChosenAgent, batch: Batch) -> str:
     settings = [EXPERIMENTS[batch.experiment].settings[number] for number in batch.numbers]
-    return fingerprint(agent, *records(agent, Options(), batch, _config(agent, batch)), settings, hyper)
+    return agent.digest(_config(agent, batch), asdict(batch), settings)
 
 
-def _config(agent: str, batch: Batch):
+def _config(agent: ChosenAgent, batch: Batch):
     """The agent's config, with room for all episodes at their full length."""
     # Whole blocks of ten steps; at most 200 chunks, each no shorter than the episode that evaluates the agent after it.
     most_steps = batch.num_episodes * batch.max_steps
     period = 10 * -(-min(most_steps, max(100, batch.max_steps, most_steps // 200)) // 10)
-    return episode_config(agent, most_steps, period)
+    return agent.training(most_steps, period)
 
 
-def _run(agent: str, hyper: dict[str, float], batch: Batch, progress: Any, checkpoint: Path | None):
+def _run(agent: ChosenAgent, batch: Batch, progress: Any, checkpoint: Path | None):
     """Trains all runs of a batch until their score is known."""
     import numpy as np
     import pandas as pd
 
-    from feelgood.agents import Options
     from feelgood.studies.tallies import all_solved, dives, episodes, have_ended
 
     sea = is_sea(batch.experiment)
@@ -187,11 +164,9 @@ def _run(agent: str, hyper: dict[str, float], batch: Batch, progress: Any, check
     else:
         tally, until = episodes(batch.num_episodes), partial(have_ended, batch.num_episodes)
     totals, steps_per_second = run_tallied(
-        f"{batch.name}/{agent}",
-        _digest(agent, hyper, batch),
-        agent,
-        hyper,
-        Options(),
+        f"{batch.name}/{agent.name}",
+        _digest(agent, batch),
+        agent.spec(),
         environments(batch.experiment, [number for number, _ in batch.pairs]),
         [_RUNS_PER_SEED * seed + number for number, seed in batch.pairs],
         _config(agent, batch),
@@ -204,7 +179,7 @@ def _run(agent: str, hyper: dict[str, float], batch: Batch, progress: Any, check
         {
             "bsuite_id": [f"{batch.experiment}/{number}" for number, _ in batch.pairs],
             "experiment": batch.experiment,
-            "agent": agent,
+            "agent": agent.name,
             "seed": np.array([seed for _, seed in batch.pairs], np.int32),
             "budget_episodes": batch.num_episodes,
             "episodes": np.minimum(totals.episodes, batch.num_episodes),

@@ -8,17 +8,17 @@ The runs of one agent at one size are one batch, which ends when all of them hav
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count
 from feelgood.studies.engine import Plan, run_plans, task_of
-from feelgood.studies.episodes import episode_config, records, run_tallied
-from feelgood.studies.options import PresetInt, check_agents, fill_in
+from feelgood.studies.episodes import ChosenAgent, EpisodeOptions, run_tallied
+from feelgood.studies.options import PresetInt, fill_in
 from feelgood.studies.output import figure_files, write_files
-from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
+from feelgood.studies.seeds import FIRST_TUNING_SEED
 
 BSUITE_SIZES = tuple(range(10, 51, 2))
 BSUITE_MAPPING = 42
@@ -28,7 +28,7 @@ _CHUNK = 50  # episodes; a multiple of ten gives whole blocks of ten steps at ev
 
 
 @dataclass(frozen=True)
-class DeepSeaStudy(SeedOptions):
+class DeepSeaStudy(EpisodeOptions):
     """Episodes to solve bsuite's DeepSea, a grid of N x N cells, against N."""
 
     preset: Literal["quick", "default"] = "quick"
@@ -37,9 +37,7 @@ class DeepSeaStudy(SeedOptions):
     sizes: tuple[int, ...] = ()
     """Sizes N; the preset's if not given."""
     agents: tuple[str, ...] = ("ensemble_dqn",)
-    """Agents, with their default settings."""
-    network: Literal["auto", "mlp"] = "auto"
-    """auto: the agent's own, which is a table for ensemble_dqn, as cells are one-hot. mlp: a neural network."""
+    """Agents. ensemble_dqn has tables, as cells are one-hot; with --options network=mlp it has networks."""
     windy: bool = False
     """Whether the sea is stochastic: a move to the right fails with probability 1/N, and rewards at both ends of the
     last row are noisy."""
@@ -56,10 +54,9 @@ class DeepSeaStudy(SeedOptions):
     def __post_init__(self):
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
-        check_choice("network", self.network, ("auto", "mlp"))
         check_choice("mapping", self.mapping, ("fixed", "per-run"))
         fill_in(self, _PRESETS[self.preset])
-        check_agents(self.agents)
+        self.check_agents()
         for size in self.sizes:
             check_count("sizes", size, minimum=2)
         if sorted(set(self.sizes)) != list(self.sizes):
@@ -109,7 +106,8 @@ def run(study: DeepSeaStudy, report=print) -> list[Path]:
 
 def plan(study: DeepSeaStudy, size: int, agent: str) -> Plan:
     """Runs one agent at one size; returns a table with one row per run."""
-    batch = Batch(agent, size, study.network, study.windy, study.mapping, study.num_episodes, tuple(study.seed_list))
+    seeds = tuple(study.seed_list)
+    batch = Batch(study.chosen(agent), size, study.windy, study.mapping, study.num_episodes, seeds)
     (table,) = yield [task_of(batch.name, _digest(batch), partial(_run, batch))]
     return table
 
@@ -118,9 +116,8 @@ def plan(study: DeepSeaStudy, size: int, agent: str) -> Plan:
 class Batch:
     """Runs of one agent at one size; see `DeepSeaStudy`."""
 
-    agent: str
+    agent: ChosenAgent
     size: int
-    network: Literal["auto", "mlp"]
     windy: bool
     mapping: str
     num_episodes: int
@@ -134,19 +131,15 @@ class Batch:
     @property
     def name(self) -> str:
         """Name for progress and logs."""
-        return f"{self.environment}-{self.size}/{self.agent}"
+        return f"{self.environment}-{self.size}/{self.agent.name}"
 
 
 def _digest(batch: Batch) -> str:
-    from feelgood import agents
-    from feelgood.runs.store import fingerprint
-
-    facts = records(batch.agent, agents.Options(network=batch.network), batch, _config(batch))
-    return fingerprint(*facts, dict(agents.ZOO[batch.agent].hyper), CHECK_PERIOD)
+    return batch.agent.digest(_config(batch), asdict(batch), CHECK_PERIOD)
 
 
 def _config(batch: Batch):
-    return episode_config(batch.agent, batch.num_episodes * batch.size, _CHUNK * batch.size)
+    return batch.agent.training(batch.num_episodes * batch.size, _CHUNK * batch.size)
 
 
 def _run(batch: Batch, progress: Any, checkpoint: Path | None):
@@ -154,17 +147,16 @@ def _run(batch: Batch, progress: Any, checkpoint: Path | None):
     import numpy as np
     import pandas as pd
 
-    from feelgood import agents, envs
+    from feelgood import envs
     from feelgood.studies.tallies import all_solved, dives
 
     maps = [seed if batch.mapping == "per-run" else BSUITE_MAPPING for seed in batch.seeds]
     mappings = np.stack([envs.deep_sea_mapping(batch.size, seed) for seed in maps]).astype(np.int32)
+    spec = batch.agent.spec()
     totals, _ = run_tallied(
         batch.name,
         _digest(batch),
-        batch.agent,
-        agents.ZOO[batch.agent].hyper,
-        agents.Options(network=batch.network),
+        spec,
         (lambda mapping: envs.deep_sea(batch.size, windy=batch.windy, mapping=mapping), mappings),
         batch.seeds,
         _config(batch),
@@ -176,9 +168,9 @@ def _run(batch: Batch, progress: Any, checkpoint: Path | None):
     return pd.DataFrame(
         {
             "environment": batch.environment,
-            "agent": batch.agent,
+            "agent": spec.name,
             "size": batch.size,
-            "network": batch.network,
+            "network": spec.options.network,
             "mapping": batch.mapping,
             "seed": np.array(batch.seeds, np.int32),
             "episodes_to_solve": np.where(totals.solved > 0, totals.solved, np.nan),

@@ -184,10 +184,12 @@ def test_first_layers_start_smaller_for_one_hot_observations_of_many_cells_and_o
     assert ZOO["ensemble_dqn"].hyper["one_hot_scale"] == 0.1
 
 
-def test_on_one_hot_observations_the_default_agent_is_q_learning_on_tables_with_the_rates_of_visits():
+@pytest.mark.parametrize("perturbation", [0.0, 0.5])
+def test_on_one_hot_observations_the_default_agent_is_q_learning_on_tables_with_the_rates_of_visits(perturbation):
     """Against a loop over transitions in NumPy: three members, 32 cells, 40 minibatches with repeated pairs."""
     spaces, hyper = Spaces((32,), 2, is_one_hot=True), {"action_gap": 0.0, "horizon_spread": 4.0, "table_rate": 0.3}
-    agent = make_agent("ensemble_dqn", spaces, hyper, Options(num_members=3))
+    agent = make_agent("ensemble_dqn", spaces, hyper | {"perturbation": perturbation}, Options(num_members=3))
+    noise = perturbation * np.asarray(objectives.reward_noise(jnp.arange(8), 3))
     key = jax.random.key(0)
     state, random = agent.init(key), np.random.default_rng(0)
     update, look_ahead = jax.jit(agent.update), jax.jit(agent.look_ahead)
@@ -212,7 +214,7 @@ def test_on_one_hot_observations_the_default_agent_is_q_learning_on_tables_with_
         state, _ = update(key, state, data, 8, look_ahead(key, state, data))
         errors = {}
         for i in range(8):
-            y = reward[i] + discount[i] ** np.array([4.0, 2.0, 1.0]) * target[then[i]].max(-1)
+            y = reward[i] + noise[i] + discount[i] ** np.array([4.0, 2.0, 1.0]) * target[then[i]].max(-1)
             errors.setdefault((o[i], a[i]), []).append(y - table[o[i], :, a[i]])
         for (cell, action), found in errors.items():
             visits[cell, action] += 1

@@ -151,6 +151,7 @@ ZOO: dict[str, Recipe] = {
             "horizon_spread": 10.0,
             "action_gap": 0.2,
             "dither": 0.1,
+            "perturbation": 0.0,
             "feel_good_weight": 0.0,
         },
         config={"replay_ratio": 1.0, "batch_size": 128, "target_update_period": 8, "capacity": 100_000},
@@ -225,6 +226,7 @@ _ALLOWED: dict[str, Callable[[str, Any], None]] = {
     "horizon_spread": check_positive,
     "action_gap": check_non_negative,
     "dither": check_probability,
+    "perturbation": check_non_negative,
 }
 
 

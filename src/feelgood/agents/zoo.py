@@ -261,6 +261,10 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     (`visit_rates`). With `network="mlp"` members are networks; if there are a hundred cells or more, first layers then
     start `one_hot_scale` times as large as usual, so that networks distinguish cells after fewer updates.
 
+    A `perturbation` σ above 0 adds noise of standard deviation σ to rewards, fixed for each member and transition, so
+    that the spread of members is close to a posterior's for rewards with that noise (`objectives.td`). It delays
+    exploration, so the default is 0.
+
     A `feel_good_weight` λ above 0 adds optimism about the start; it acts like a reward for staying there that grows
     with the length of an episode, so the default is 0.
     """
@@ -282,7 +286,8 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     )
     powers = jnp.asarray(hyper["horizon_spread"]) ** (1 - jnp.arange(num_members) / max(num_members - 1, 1))
     settings: dict[str, Any] = {"double": options.double, "discount_powers": powers, "action_gap": hyper["action_gap"]}
-    td = objectives.td(per="pair" if is_table else "transition", **settings)
+    per = "pair" if is_table else "transition"
+    td = objectives.td(per=per, perturbation=hyper["perturbation"], **settings)
     critic = QCritic(network, td, partial(objectives.td_errors, **settings))
     sampler = samplers.from_optax(visit_rates(hyper["table_rate"])) if is_table else _adam(hyper)
     exploration = one_draw_an_episode(num_members, hyper["dither"])

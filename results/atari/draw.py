@@ -6,6 +6,7 @@ python results/atari/draw.py --reference atari_curves.csv     # agent, game, see
 import argparse
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from feelgood.figures import style
@@ -97,6 +98,16 @@ def print_early_scores(fresh, published, num_frames=8_000_000):
         print("|", " | ".join([game, f"{last['frame'].max() / 1e6:.1f}M", *cells]), "|")
     for kind in ("mean", "median"):
         print("|", " | ".join([kind, "", *(f"{getattr(pd.Series(x), kind)():.1%}" for x in shares.values())]), "|")
+    scores = pd.DataFrame(shares)
+    for other in ("published", "HyperAgent"):
+        low, high = over_games(scores["ours"] - scores[other])
+        print(f"ours minus {other}, mean: {low:.1%} to {high:.1%}, 95%, bootstrap over games")
+
+
+def over_games(values, num_draws=10_000):
+    """Return the 95% interval of the mean by a bootstrap over games."""
+    draws = np.random.default_rng(0).choice(values, (num_draws, len(values)))
+    return np.quantile(draws.mean(axis=1), (0.025, 0.975))
 
 
 def main():

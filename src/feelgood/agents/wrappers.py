@@ -54,7 +54,7 @@ def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
     next to larger penalties, so only very large losses are scaled. If the median of a minibatch is below −1, it becomes
     −1: values are then at least about −1/(1 − discount). Adam with a step size of 10⁻³ takes tens of thousands of
     updates to reach much lower values. Smaller returns are left unchanged: a small cost or reward on the way to a large
-    one stays small. Values are in the same unit.
+    one stays small. `values` are in the unit of the returns.
 
     Examples:
       >>> import jax.numpy as jnp
@@ -84,7 +84,44 @@ def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
         assert agent.priorities is not None
         return agent.priorities(key, *scaled(state, batch), next_values)
 
-    return agent._replace(init=init, update=update, priorities=None if agent.priorities is None else priorities)
+    def values(key, state, observation):
+        assert agent.values is not None
+        return state.reward_scale * agent.values(key, state, observation)
+
+    return agent._replace(
+        init=init,
+        update=update,
+        priorities=None if agent.priorities is None else priorities,
+        values=None if agent.values is None else values,
+    )
+
+
+def own_reward_noise(agent: Agent) -> Agent:
+    """Gives each run its own noise on rewards, see `feelgood.objectives.reward_noise`.
+
+    The noise of a transition is a hash of its slot in the replay, so a random number drawn for the run is added to all
+    slots.
+
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import agents, replay
+      >>> agent = agents.make_agent("dqn", agents.Spaces((1,), 2))
+      >>> agent = own_reward_noise(agent._replace(update=lambda key, state, batch, *_: (state, batch.slot)))
+      >>> batch = replay.Batch(*[None] * 6, slot=jnp.arange(2))
+      >>> slots = [agent.update(None, agent.init(jax.random.key(seed)), batch, 2, None)[1] for seed in (0, 1)]
+      >>> bool(slots[0][0] == slots[1][0]), int(slots[0][1] - slots[0][0])
+      (False, 1)
+    """
+
+    def init(key: PRNGKey) -> AgentState:
+        # A child of the key that no split of it reaches.
+        return agent.init(key)._replace(noise_slot=jax.random.bits(jax.random.fold_in(key, 0x6E6F6973)))
+
+    def update(key, state, batch, num_data, next_values):
+        slot = jnp.asarray(batch.slot, jnp.uint32) + state.noise_slot
+        return agent.update(key, state, batch._replace(slot=slot), num_data, next_values)
+
+    return agent._replace(init=init, update=update)
 
 
 def fitted_bounds(agent: Agent, bound: Any, decode: Callable[[Any], Any]) -> Agent:
@@ -120,8 +157,9 @@ def fitted_bounds(agent: Agent, bound: Any, decode: Callable[[Any], Any]) -> Age
         seen = jnp.maximum(state.seen, jnp.abs(jnp.asarray(decode(batch.observation), jnp.float32)).max(0))
         declared = jnp.broadcast_to(jnp.asarray(bound, jnp.float32), seen.shape)
         is_fitted = jnp.isfinite(declared) & (seen > 0)
-        powers = jnp.floor(jnp.log2(jnp.where(is_fitted, declared / seen, 1.0)) / 4).clip(0, 15)
-        frozen = eqx.tree_at(lambda model: model.bound.value, state.frozen, declared * 16.0**-powers)
+        _, exponent = jnp.frexp(jnp.where(is_fitted, declared / seen, 1.0))  # 2^(exponent − 1) ≤ ratio < 2^exponent
+        powers = ((exponent - 1) // 4).clip(0, 15)
+        frozen = eqx.tree_at(lambda model: model.bound.value, state.frozen, jnp.ldexp(declared, -4 * powers))
         return agent.update(key, state._replace(seen=seen, frozen=frozen), batch, num_data, next_values)
 
     return agent._replace(init=init, update=update)

@@ -80,12 +80,14 @@ def credit_and_slope(settings: FeelGood, best: Array) -> tuple[Array, Array]:
 def feel_good_sum(settings: FeelGood, past: Past, theta: Array) -> tuple[Array, Array]:
     """An unbiased estimate of F(θ) = Σ_s min(b, max_a f_θ(x_s, a)) over all contexts seen, and its gradient, (G, k)."""
     num_groups, capacity = theta.shape[0], past.features.shape[-1]
-    scores = sum(theta[:, i, None] * past.features[:, i] for i in range(theta.shape[1]))  # (A, n)
-    best = jnp.max(scores, 0)
+    terms = (theta[:, i, None] * past.features[:, i] for i in range(theta.shape[1]))
+    scores = sum(terms, start=jnp.zeros(()))  # (A, n)
+    best, leader = jnp.max(scores, 0), jnp.argmax(scores, 0)
     credit, slope = credit_and_slope(settings, best)
     kept = jnp.minimum(past.num_seen, capacity)
     scale = past.num_seen / jnp.maximum(kept, 1) * (jnp.arange(capacity) < kept)
-    leads = (scores == best[None]) * (scale * slope)[None]  # a tie has probability zero
+    # Not `scores == best`: the compiler may compute scores twice with different rounding, and none is the largest.
+    leads = jax.nn.one_hot(leader, scores.shape[0], axis=0) * (scale * slope)[None]
     gradient = jnp.sum(leads[:, None, :] * past.features, -1)
     return jnp.sum(scale * credit), gradient if num_groups > 1 else jnp.sum(gradient, 0, keepdims=True)
 

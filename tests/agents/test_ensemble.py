@@ -19,6 +19,7 @@ from feelgood.agents import (
     fitted_bounds,
     make_agent,
     one_draw_an_episode,
+    own_reward_noise,
     restless,
 )
 from feelgood.training import run_batch, trainer
@@ -189,9 +190,9 @@ def test_on_one_hot_observations_the_default_agent_is_q_learning_on_tables_with_
     """Against a loop over transitions in NumPy: three members, 32 cells, 40 minibatches with repeated pairs."""
     spaces, hyper = Spaces((32,), 2, is_one_hot=True), {"action_gap": 0.0, "horizon_spread": 4.0, "table_rate": 0.3}
     agent = make_agent("ensemble_dqn", spaces, hyper | {"perturbation": perturbation}, Options(num_members=3))
-    noise = perturbation * np.asarray(objectives.reward_noise(jnp.arange(8), 3))
     key = jax.random.key(0)
     state, random = agent.init(key), np.random.default_rng(0)
+    noise = perturbation * np.asarray(objectives.reward_noise(jnp.arange(8, dtype=jnp.uint32) + state.noise_slot, 3))
     update, look_ahead = jax.jit(agent.update), jax.jit(agent.look_ahead)
     codes = jnp.arange(32)
     values = jax.jit(lambda state: jax.vmap(lambda code: agent.values(key, state, code))(codes))  # (states, members, 2)
@@ -318,7 +319,17 @@ def test_returns_are_scaled_into_their_bounds_and_small_ones_are_left_alone():
             np.testing.assert_allclose(seen[-1], expected, rtol=1e-6)
 
 
-def test_values_are_the_same_whatever_the_unit_of_large_rewards():
+def test_the_noise_on_rewards_is_fixed_in_a_run_and_independent_between_runs():
+    seen = lambda key, state, batch, *_: (state, objectives.reward_noise(batch.slot, 4))
+    agent, data = own_reward_noise(idle(action=0)._replace(update=seen)), batch(slot=jnp.arange(2_000))
+    draw = jax.jit(lambda key: agent.update(None, agent.init(key), data, 10, None)[1].ravel())
+    noise = np.stack([draw(jax.random.key(seed)) for seed in range(3)])
+    np.testing.assert_array_equal(draw(jax.random.key(0)), noise[0])
+    correlations = np.corrcoef(noise) - np.eye(3)
+    assert np.abs(correlations).max() < 4 / np.sqrt(8_000)
+
+
+def test_values_are_in_the_unit_of_the_rewards_and_otherwise_the_same_whatever_it_is():
     observations = {name: jnp.eye(3)[:2] for name in ("observation", "next_observation", "first_observation")}
     data = batch(return_=jnp.array([1.0, -0.5]), bootstrap_discount=jnp.full(2, 0.9), **observations)
     agent = make_agent("ensemble_dqn", Spaces((3,), 2), {}, Options(hidden=(8,), num_members=3))
@@ -333,7 +344,7 @@ def test_values_are_the_same_whatever_the_unit_of_large_rewards():
         state, _ = jax.lax.scan(update, agent.init(jax.random.key(0)), jax.random.split(jax.random.key(1), 3))
         return agent.values(jax.random.key(2), state, jnp.ones(3))
 
-    np.testing.assert_array_equal(values(1.0), values(64.0))
+    np.testing.assert_array_equal(64 * values(1.0), values(64.0))
 
 
 def test_bounds_of_observations_shrink_by_powers_of_sixteen_to_observed_values_and_grow_again():
@@ -366,7 +377,7 @@ def test_values_are_the_same_whatever_loose_bound_an_observation_has():
 
         values[bound] = jax.jit(before_and_after)(jax.random.key(1))
     assert np.abs(values[1.0][0] - values[256.0][0]).max() > 0.1
-    np.testing.assert_array_equal(values[1.0][1], values[256.0][1])
+    np.testing.assert_allclose(values[1.0][1], values[256.0][1], rtol=1e-6)  # two programs, which may round differently
 
 
 def test_it_solves_a_small_deep_sea():

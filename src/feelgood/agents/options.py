@@ -26,8 +26,8 @@ class Options:
       num_members: number of ensemble members; if None, 20 for ensemble_dqn and 10 for bootstrapped_dqn.
       init: initial weights. "torch": PyTorch's. "unbiased": PyTorch's with zero biases; see
         `feelgood.networks.zero_biases`. "he": He's, with zero biases; see `feelgood.networks.he_weights`.
-      network: "mlp", "nature" (Mnih et al., 2015), or "auto": "nature" for observations of rank 3, else "mlp"; but
-        ensemble_dqn has tables for one-hot observations of 32 cells or more.
+      network: "mlp", "nature" (Mnih et al., 2015), or "auto": "nature" for images of at least 36 × 36 pixels, else
+        "mlp"; but ensemble_dqn has tables for one-hot observations of 32 cells or more.
       critic: the statistic that the network estimates. "mean": the mean return. "categorical": probabilities of
         `num_atoms` returns on [−v_max, v_max], as in C51. "quantile": quantiles of the return at random fractions, as
         in IQN.

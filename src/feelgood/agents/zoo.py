@@ -42,7 +42,7 @@ from feelgood.agents.critics import QCritic, is_nature, make_critic, on_codes, p
 from feelgood.agents.exploration import Exploration, epsilon_greedy, one_draw_an_episode, one_member_an_episode
 from feelgood.agents.options import Hyper, Options, Spaces
 from feelgood.agents.tables import visit_rates
-from feelgood.agents.wrappers import bounded_rewards, fitted_bounds, restless
+from feelgood.agents.wrappers import bounded_rewards, fitted_bounds, own_reward_noise, restless
 from feelgood.choices import Critic
 from feelgood.objectives import feel_good
 from feelgood.typing import PRNGKey, Scalar
@@ -297,7 +297,7 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     agent = _agent(critic, options, sampler, exploration, feel_good_weight=weight, num_starts=num_starts)
     if not (spaces.is_one_hot or is_nature(spaces, options)):
         agent = fitted_bounds(agent, spaces.bound, spaces.decode)
-    return restless(bounded_rewards(agent), num_actions)
+    return restless(bounded_rewards(own_reward_noise(agent)), num_actions)
 
 
 def noisynet_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:

@@ -92,7 +92,8 @@ def huber(errors: Array, width: Scalar) -> Array:
 def reward_noise(slot: Array, num_members: int) -> Array:
     """Standard normals (B, M), a fixed one for each slot of a replay and each member of an ensemble.
 
-    They are a hash of slot and member, so nothing is stored and a transition has the same noise at every visit.
+    They are a hash of slot and member, so nothing is stored and a transition has the same noise at every visit. Runs
+    have the same noise unless their slots differ; see `feelgood.agents.own_reward_noise`.
 
     Examples:
       >>> import jax.numpy as jnp
@@ -202,8 +203,8 @@ def feel_good(
       at: observations to be optimistic about: "first_observation", the paper's s₁, or "observation", each replayed
         observation.
       values: `outputs -> action values`, see `feelgood.networks.Network`.
-      num_observations: number of observations of a minibatch to evaluate; their mean stands for the others. The order
-        of a minibatch is random, so this is unbiased, and it saves most of the term's cost. None for all.
+      num_observations: number of observations of a minibatch to evaluate, at equal distances; their mean stands for the
+        others. This saves most of the term's cost. None for all.
 
     Examples:
       >>> import jax.numpy as jnp
@@ -224,7 +225,8 @@ def feel_good(
     def term(q, target_q, params, batch, key):
         observations = getattr(batch, at)
         if num_observations is not None:
-            observations = jax.tree.map(lambda x: x[:num_observations], observations)
+            stride = lambda x: max(x.shape[0] // num_observations, 1)
+            observations = jax.tree.map(lambda x: x[:: stride(x)][:num_observations], observations)
         best = values(q(params, observations, split_key(key)[0])).max(-1)
         losses = -jnp.asarray(weight) * best.reshape(best.shape[0], -1).sum(-1)
         return losses if num_observations is None else jnp.mean(losses)[None]

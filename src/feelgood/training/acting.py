@@ -12,8 +12,8 @@ from feelgood.typing import Array, PRNGKey, Scalar
 
 
 def acting_part(agent: AgentState) -> AgentState:
-    """The part of an agent's state that acting needs: without momentum, moments and target."""
-    return agent._replace(sampler=agent.sampler._replace(memory=()), target=())
+    """The part of an agent's state that acting needs: without momentum, moments, target and noise on rewards."""
+    return agent._replace(sampler=agent.sampler._replace(memory=()), target=(), noise_slot=())
 
 
 def policy_of(agent: AgentState) -> AgentState:

@@ -123,6 +123,36 @@ def test_gymnasium_s_tasks_have_their_shapes_and_whole_numbers_are_stored_unchan
     np.testing.assert_array_equal(lake.decode(seen), np.eye(16)[[1, 4]])
 
 
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize(("limit", "expected"), [(None, 200), (400, 400), (-1, None)])
+def test_the_time_limit_is_that_of_the_settings(vectorization, limit, expected):
+    settings = {} if limit is None else {"max_episode_steps": limit}
+    assert gym_environment("MountainCar-v0", vectorization=vectorization, **settings).time_limit == expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "high", "stored"),
+    [
+        (np.uint64, 2**20, np.uint32),
+        (np.uint64, 2**40, np.float32),
+        (np.int64, 2**20, np.int32),
+        (np.int64, 2**31, np.float32),
+        (np.float64, 1, np.float32),
+        (np.uint8, 255, np.uint8),
+        (np.bool_, 1, np.bool_),
+    ],
+)
+def test_observations_are_stored_in_a_dtype_that_holds_them(dtype, high, stored):
+    class Wide(Endless):
+        observation_space = gymnasium.spaces.Box(0, high, (2,), dtype)
+
+        def reset(self, *, seed=None, options=None):
+            return np.array([0, high], dtype), {}
+
+    make = lambda n, training: SyncVectorEnv([Wide] * n, autoreset_mode=AutoresetMode.NEXT_STEP)
+    assert vector_environment(make).frame_dtype == stored
+
+
 def test_whole_numbers_from_another_start_are_flattened():
     class Offset(Endless):
         observation_space = gymnasium.spaces.Discrete(3, start=5)

@@ -35,6 +35,18 @@ class Wide(Walk):
     action_space = gymnasium.spaces.Box(0, 1, (2,))
 
 
+class Late(Walk):
+    action_space = gymnasium.spaces.Discrete(2, start=1)
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return super().step(action)
+
+
+class Rounded(Walk):
+    observation_space = gymnasium.spaces.Box(0, 255, (1,), np.uint8)
+
+
 class Ragged(Walk):
     observation_space = gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(2))
 
@@ -150,7 +162,7 @@ def test_the_rule_that_is_broken_is_named(kind, rule, problem):
     assert problem in found.problem
 
 
-@pytest.mark.parametrize("kind", [Walk, Outside, Fickle, Numeric, Endless, Wide])
+@pytest.mark.parametrize("kind", [Walk, Outside, Fickle, Numeric, Endless, Wide, Late])
 def test_training_allows_broken_rules_that_do_no_harm_or_are_refused_elsewhere(kind):
     check_playable("mine", kind)
 
@@ -161,6 +173,7 @@ def test_training_allows_broken_rules_that_do_no_harm_or_are_refused_elsewhere(k
         (Bare, r"reset\(seed=…\) must return \(observation, info\)"),
         (Shapeless, r"reset returned shape \(3,\), observation_space has \(1,\)"),
         (Lost, "step 2 returned an observation that is not finite"),
+        (Rounded, "reset returned dtype float32, observation_space has uint8"),
         (Short, "step must return"),
         (Priceless, "step 1 returned the reward nan"),
         (gymnasium.Env, "it has no action_space"),

@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from PIL import Image
 
 from feelgood.agents import ZOO, Options
-from feelgood.envs.external import gym_environment, vector_environment
+from feelgood.envs.external import as_external, gym_environment, vector_environment
 from feelgood.training.acting import policy_of, spaces_of
 from feelgood.training.policy import Origin, Policy, make_environment, zoo_agent
 from feelgood.training.policy_files import find_policy, load_policy, save_policy
@@ -262,6 +262,25 @@ def test_a_policy_acts_without_its_environment_and_names_it_when_it_has_to_play(
             play()
 
 
+def test_a_policy_takes_observations_of_spaces_that_are_flattened(tmp_path):
+    class Parts(Line):
+        observation_space = gymnasium.spaces.Dict(
+            {"place": gymnasium.spaces.Box(-9, 9, (1,), np.float32), "kind": gymnasium.spaces.Discrete(2)}
+        )
+
+        def seen(self):
+            return {"place": np.float32([self.place]), "kind": self.time % 2}
+
+    environment = as_external(Parts)
+    found = untrained(environment=environment)
+    seen = {"place": np.float32([1.5]), "kind": 1}
+    flat = gymnasium.spaces.flatten(Parts.observation_space, seen)
+    np.testing.assert_array_equal(found.values(seen), found.values(flat))
+    assert found(seen) == found(flat)
+    with pytest.raises(ValueError, match=r"observation must be an array, got .*gymnasium.spaces.flatten"):
+        found({"place": seen["place"]})
+
+
 def test_a_policy_reads_whole_numbers_as_one_hot_vectors_also_without_its_environment(tmp_path):
     policy = untrained(origin=Origin("gym", "FrozenLake-v1"))
     expected = values(policy.state, np.eye(16))
@@ -272,7 +291,7 @@ def test_a_policy_reads_whole_numbers_as_one_hot_vectors_also_without_its_enviro
         np.testing.assert_allclose(found.values(np.arange(16)), expected, rtol=1e-4, atol=1e-4)
         assert int(found(3)) == np.argmax(expected[3])
         with pytest.raises(
-            ValueError, match=r"observation must be a whole number, or a batch of them, got \[1.0, 0.0\]"
+            ValueError, match=r"observation must be a whole number from 0 to 15, or a batch of them, got \[1.0, 0.0\]"
         ):
             found(np.eye(2)[0])
 
@@ -305,7 +324,7 @@ def test_a_policy_reads_whole_numbers_as_one_hot_vectors_also_without_its_enviro
         ),
         (
             {
-                "frames": {"shape": [], "dtype": "int32", "num_actions": 2, "bound": [1], "one_hot_length": 0},
+                "frames": {"shape": [], "dtype": "int32", "num_actions": 2, "bound": [1], "one_hot_shape": [0]},
                 **ELSEWHERE,
             },
             "value in policy.json is not valid",

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import inspect
+import math
 import multiprocessing
 import os
 import re
@@ -22,7 +23,7 @@ from feelgood.checks import check_choice, check_count, check_fraction, check_kin
 from feelgood.envs.base import Environment, check_environment, observation_bound
 from feelgood.envs.gym import GymEnv
 from feelgood.envs.images import image_decoder
-from feelgood.envs.indices import is_index, one_hot_decoder
+from feelgood.envs.indices import is_index, one_hot_decoder, one_hot_index
 from feelgood.envs.priority import in_background
 from feelgood.envs.rules import check_playable
 from feelgood.signals import SECONDS_TO_STOP, SIGNALS
@@ -62,6 +63,8 @@ class ExternalEnvironment(NamedTuple):
         several of them can step at the same time.
       time_limit: steps after which it ends every episode; None if that is unknown.
       is_one_hot: whether a frame is the index of the 1 in a one-hot observation, which `decode` returns.
+      space: the space of observations that are made into frames, flattened or one-hot ones; None if frames are the
+        observations.
     """
 
     name: str
@@ -77,6 +80,7 @@ class ExternalEnvironment(NamedTuple):
     observation_bound: Any = 1.0
     time_limit: int | None = None
     is_one_hot: bool = False
+    space: gymnasium.Space | None = None
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -203,7 +207,9 @@ def gym_environment(name: str, *, vectorization: str = "sync", **settings: Any) 
             hint = " (Atari games have names as in atari:venture)" if is_game else ""
             raise ValueError(f"env {name!r} cannot be made: {str(error).splitlines()[0]}{hint}") from error
 
-    return vector_environment(make, name)
+    environment = vector_environment(make, name)
+    with contextlib.closing(gymnasium.make(name, **settings)) as one:
+        return environment._replace(time_limit=_limit_of_one(one))
 
 
 def _make_alone(name: str, settings: dict[str, Any]) -> gymnasium.Env:
@@ -243,8 +249,7 @@ def vector_environment(make: Callable[[int, bool], VectorEnv], name: str = "cust
             raise ValueError(f"env {name!r} {kind}, got {env.single_action_space}")
         if env.single_action_space.start != 0:
             raise ValueError(f"actions of env {name!r} must start at 0, got {env.single_action_space}")
-        space = env.single_observation_space
-        if not (isinstance(space, gymnasium.spaces.Box) or is_index(space)):
+        if _is_flattened(env.single_observation_space):
             try:
                 env = gymnasium.wrappers.vector.FlattenObservation(env)
             except (NotImplementedError, TypeError) as error:
@@ -255,34 +260,57 @@ def vector_environment(make: Callable[[int, bool], VectorEnv], name: str = "cust
     try:
         space: Any = example.single_observation_space
         is_one_hot = is_index(space)
-        if not (isinstance(space, gymnasium.spaces.Box) or is_one_hot):
+        if _is_flattened(space):
             raise ValueError(f"observations of env {name!r} must be of fixed size, got {space}")
-        narrow = {"float64": np.float32, "int64": np.int32}  # the dtypes of JAX
-        dtype = np.dtype(narrow.get(str(space.dtype), space.dtype))
-        decode = one_hot_decoder(int(space.n)) if is_one_hot else image_decoder(space)
+        decode = one_hot_decoder((int(space.n),)) if is_one_hot else image_decoder(space)
+        is_flat = isinstance(example, gymnasium.wrappers.vector.FlattenObservation)
         return ExternalEnvironment(
             name,
             flat,
             tuple(space.shape),
-            dtype,
+            _frame_dtype(space),
             _num_actions(example),
             decode=decode or _identity,
             observation_bound=1.0 if decode else observation_bound(space.low, space.high),
             time_limit=_time_limit(example),
             is_one_hot=is_one_hot,
+            space=example.env.single_observation_space if is_flat else None,  # type: ignore[attr-defined]
         )
     finally:
         example.close()
 
 
+def _is_flattened(space: gymnasium.Space) -> bool:
+    """Whether observations of a space become vectors: neither boxes nor whole numbers from 0 on."""
+    return not (isinstance(space, gymnasium.spaces.Box) or is_index(space))
+
+
+def _frame_dtype(space: Any) -> np.dtype:
+    """A dtype that JAX has for the observations of a space: numbers of 64 bits lose half of them."""
+    dtype = np.dtype(space.dtype)
+    if dtype.kind not in "iu" or dtype.itemsize < 8:
+        return np.dtype(np.float32) if dtype == np.float64 else dtype
+    narrow = np.dtype(np.int32 if dtype.kind == "i" else np.uint32)
+    if isinstance(space, gymnasium.spaces.Box):
+        bounds = np.iinfo(narrow)
+        if (space.low < bounds.min).any() or (space.high > bounds.max).any():
+            return np.dtype(np.float32)
+    return narrow
+
+
 def _time_limit(env: VectorEnv) -> int | None:
-    """The limit in the environment's specification, or that of a `TimeLimit` wrapper."""
-    if env.spec is not None and env.spec.max_episode_steps:
-        return int(env.spec.max_episode_steps)
+    """The limit of one of its environments, or that in its specification."""
     with contextlib.suppress(Exception):  # a vector environment of another library may raise anything
         if isinstance(env.unwrapped, SyncVectorEnv):
-            return int(env.unwrapped.get_attr("_max_episode_steps")[0])
+            return _limit_of_one(env.unwrapped.envs[0])
+        if env.spec is not None and env.spec.max_episode_steps:
+            return int(env.spec.max_episode_steps)
     return None
+
+
+def _limit_of_one(env: gymnasium.Env) -> int | None:
+    """The limit of a `TimeLimit` wrapper; the one in the specification may be overridden."""
+    return int(env.get_wrapper_attr("_max_episode_steps")) if env.has_wrapper_attr("_max_episode_steps") else None
 
 
 def as_external(env: Any, name: str | None = None) -> ExternalEnvironment:
@@ -305,10 +333,17 @@ def as_external(env: Any, name: str | None = None) -> ExternalEnvironment:
         raise ValueError("env must not be a vector environment; pass a function (num_envs, training) -> VectorEnv")
     if not callable(env):
         check_kind("env", env, gymnasium.Env, "a name, an environment, its class, or a function that makes one")
-    if not isinstance(env, gymnasium.Env | type) and _num_required(env):
+    if not isinstance(env, gymnasium.Env) and _num_required(env):
+        if isinstance(env, type) or _num_required(env) != 2:
+            raise ValueError(
+                "env must be callable without arguments, or be a function (num_envs, training) -> VectorEnv, "
+                f"got {env!r}"
+            )
         return vector_environment(env, name or "custom")
     make = partial(_copied, env) if isinstance(env, gymnasium.Env) else env
     one = make()
+    if isinstance(one, Environment):
+        raise ValueError(f"env must be a functional environment itself, got {env!r}, which makes one: call it")
     check_kind("result of env", one, gymnasium.Env, "a gymnasium.Env")
     own_name = name or (one.spec.id if one.spec is not None else type(one.unwrapped).__name__)
     one.close()
@@ -342,11 +377,28 @@ def _copied(env: gymnasium.Env) -> gymnasium.Env:
 
 
 def functional_as_external(environment: Environment) -> ExternalEnvironment:
-    """A functional environment as an external one, played step by step."""
+    """A functional environment as an external one, played step by step.
+
+    Agents see the observations of training inside XLA: one-hot ones as indices, images unscaled.
+    """
     check_environment(environment)
+    spec = environment.spec
+    shape = spec.observation_shape
+
+    def one() -> gymnasium.Env:
+        env = GymEnv(environment)
+        if not spec.is_one_hot:
+            return env
+        space = gymnasium.spaces.Discrete(math.prod(shape) + 1)  # the last index stands for zeros
+        return gymnasium.wrappers.TransformObservation(env, partial(one_hot_index, shape=shape), space)
 
     def make(num_envs: int, training: bool) -> SyncVectorEnv:
         del training
-        return SyncVectorEnv([lambda: GymEnv(environment)] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+        return SyncVectorEnv([one] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
 
-    return vector_environment(make, environment.spec.name)
+    return vector_environment(make, spec.name)._replace(
+        decode=one_hot_decoder(shape) if spec.is_one_hot else _identity,
+        observation_bound=observation_bound(spec.observation_low, spec.observation_high),
+        time_limit=spec.max_episode_steps,
+        space=GymEnv(environment).observation_space if spec.is_one_hot else None,
+    )

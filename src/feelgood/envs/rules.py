@@ -60,10 +60,11 @@ def check_playable(name: str, make: Callable[[], gymnasium.Env], num_steps: int 
     except Exception:  # the caller makes it too, and explains why it cannot be made
         return
     try:
-        for space in ("action_space", "observation_space"):
-            _demand(getattr(env, space, None) is not None, f"it has no {space}")
+        for name_of_space in ("action_space", "observation_space"):
+            _demand(getattr(env, name_of_space, None) is not None, f"it has no {name_of_space}")
         _check_fixed_size(env.observation_space)
-        if isinstance(env.action_space, gymnasium.spaces.Discrete):  # others are refused when lanes are made
+        space = env.action_space
+        if isinstance(space, gymnasium.spaces.Discrete) and space.start == 0:  # others are refused when lanes are made
             _play(env, num_steps, seed=0, strict=False)
     except _BrokenError as broken:
         raise ValueError(f"env {name!r} cannot be trained on: {broken}") from None
@@ -192,7 +193,7 @@ def _reset(env: Any, seed: int | None) -> Any:
 
 
 def _observe(env: Any, observation: Any, where: str, strict: bool = True) -> None:
-    """Requires that an observation fits its space; bounds and dtypes only if `strict`."""
+    """Requires that an observation fits its space, and its bounds if `strict`."""
     space = env.observation_space
     if isinstance(space, gymnasium.spaces.Box):
         array = np.asarray(observation)
@@ -202,10 +203,9 @@ def _observe(env: Any, observation: Any, where: str, strict: bool = True) -> Non
         _demand(
             bool(np.isfinite(array).all()), f"{where} returned an observation that is not finite: {_short(observation)}"
         )
-        if not strict:
-            return
         is_within = bool((array >= space.low).all() and (array <= space.high).all())
-        _demand(is_within, f"{where} returned {_short(observation)}, outside the bounds of observation_space {space}")
+        outside = f"{where} returned {_short(observation)}, outside the bounds of observation_space {space}"
+        _demand(is_within or not strict, outside)
         kinds = f"{where} returned dtype {array.dtype}, observation_space has {space.dtype}"
         _demand(np.can_cast(array.dtype, space.dtype, "same_kind"), kinds)
     else:

@@ -113,6 +113,10 @@ class FunctionalConfig(TrainingConfig):
             raise ValueError(
                 f"num_steps must be a multiple of evaluation_period = {self.evaluation_period}, got {self.num_steps}"
             )
+        if self.updates_per_block == 0:
+            raise ValueError(
+                f"replay_ratio must be at least 1/train_frequency = 1/{self.train_frequency}, got {self.replay_ratio}"
+            )
 
     @property
     def num_chunks(self) -> int:

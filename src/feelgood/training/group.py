@@ -96,7 +96,8 @@ class Group:
         actions, (seen, rewards, terminated, truncated, _) = self._answer.result()
         self._num_steps += 1
         frames = self._frames(seen)
-        self._check("reward", rewards)
+        with np.errstate(over="ignore"):  # a reward that float32 cannot hold is refused as infinite
+            self._check("reward", np.asarray(rewards, np.float32))
         self._check("observation", frames)
         # An environment resets itself in the step after its end, so the frame of that step begins an episode.
         is_first, is_reset = self._ended, self._stagger == self._num_steps

@@ -16,6 +16,7 @@ import numpy as np
 from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal
 from feelgood.checks import check_choice, check_count, check_positive
 from feelgood.envs.external import ExternalEnvironment, atari, gym_environment
+from feelgood.envs.indices import one_hot_index
 from feelgood.training.acting import Acting, acting, spaces_of
 from feelgood.training.evaluation import Evaluator, play
 from feelgood.training.films import check_film, write_film
@@ -117,7 +118,8 @@ class Policy:
         """Chooses actions.
 
         Args:
-          observation: one observation, of the environment's `observation_shape`, or a batch with a leading axis.
+          observation: one observation, as the environment returns it, or a batch with a leading axis. Batches of
+            spaces that are flattened, such as dictionaries, must be flattened already.
           seed: seed of random choices, such as the active member of an ensemble.
 
         Returns:
@@ -149,13 +151,34 @@ class Policy:
 
     def _batch(self, observation: Any) -> tuple[np.ndarray, tuple[int, ...]]:
         """Observations with a leading axis, and the leading axes that were given: none or one."""
-        observation, shape = np.asarray(observation), self.environment.observation_shape
-        if observation.shape not in (shape, (*observation.shape[:1], *shape)):
-            raise ValueError(f"observation must have shape {shape}, or a batch of them, got shape {observation.shape}")
-        if self.environment.is_one_hot and not np.issubdtype(observation.dtype, np.integer):
-            raise ValueError(f"observation must be a whole number, or a batch of them, got {observation.tolist()}")
-        batch = np.asarray(observation.reshape(-1, *shape), self.environment.frame_dtype)
+        environment, shape = self.environment, self.environment.observation_shape
+        space = environment.space
+        if space is not None and not environment.is_one_hot and space.contains(observation):
+            observation = gymnasium.spaces.flatten(space, observation)
+        if isinstance(observation, Mapping | tuple):
+            raise ValueError(
+                f"observation must be an array, got {observation!r}; "
+                "gymnasium.spaces.flatten(space, observation) makes one"
+            )
+        observation = np.asarray(observation)
+        given = shape if space is None or not environment.is_one_hot else spaces_of(environment).observation_shape
+        if observation.shape not in (given, (*observation.shape[:1], *given)):
+            raise ValueError(f"observation must have shape {given}, or a batch of them, got shape {observation.shape}")
+        if environment.is_one_hot:
+            observation = self._indices(observation)
+        batch = np.asarray(observation.reshape(-1, *shape), environment.frame_dtype)
         return batch, observation.shape[: observation.ndim - len(shape)]
+
+    def _indices(self, observation: np.ndarray) -> np.ndarray:
+        """The indices of one-hot observations, which are arrays in functional environments and indices elsewhere."""
+        shape = spaces_of(self.environment).observation_shape
+        if self.environment.space is not None:
+            return one_hot_index(observation, shape)
+        is_index = np.issubdtype(observation.dtype, np.integer) and np.isin(observation, range(shape[0])).all()
+        if not is_index:
+            allowed = f"a whole number from 0 to {shape[0] - 1}"
+            raise ValueError(f"observation must be {allowed}, or a batch of them, got {observation.tolist()}")
+        return observation
 
     def _actor(self, key: Array, num_lanes: int) -> Callable[[int, np.ndarray], Array]:
         """`(time, observations) -> actions` for `num_lanes` parallel episodes."""

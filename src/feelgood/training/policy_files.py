@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -86,7 +87,8 @@ def _frames(environment: ExternalEnvironment) -> dict[str, Any] | None:
         "dtype": str(np.dtype(environment.frame_dtype)),
         "num_actions": environment.num_actions,
         "bound": [float(each) if np.isfinite(each) else None for each in bound],  # JSON has no infinity
-        "one_hot_length": spaces_of(environment).observation_shape[0] if environment.is_one_hot else None,
+        "one_hot_shape": list(spaces_of(environment).observation_shape) if environment.is_one_hot else None,
+        "has_arrays": environment.is_one_hot and environment.space is not None,
     }
 
 
@@ -211,8 +213,8 @@ def _environment(folder: Path, origin: Origin, about: Mapping[str, Any], allow_i
             raise
     try:
         shape, dtype = tuple(frames["shape"]), np.dtype(frames["dtype"])
-        length = frames.get("one_hot_length")
-        for number in (*shape, frames["num_actions"], *([] if length is None else [length])):
+        one_hot = frames.get("one_hot_shape")
+        for number in (*shape, frames["num_actions"], *(one_hot or ())):
             check_count("a number of frames", number)
         bound = np.array([np.inf if each is None else each for each in frames["bound"]], float).reshape(shape)
     except (TypeError, KeyError, ValueError) as error:
@@ -222,7 +224,10 @@ def _environment(folder: Path, origin: Origin, about: Mapping[str, Any], allow_i
         raise ValueError(why)
 
     environment = ExternalEnvironment(origin.name, refuse, shape, dtype, frames["num_actions"], observation_bound=bound)
-    return environment if length is None else environment._replace(decode=one_hot_decoder(length), is_one_hot=True)
+    if one_hot is None:
+        return environment
+    space = gymnasium.spaces.Box(0, 1, tuple(one_hot)) if frames.get("has_arrays") else None
+    return environment._replace(decode=one_hot_decoder(one_hot), is_one_hot=True, space=space)
 
 
 def _as_now(about: dict[str, Any]) -> dict[str, Any]:

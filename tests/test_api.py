@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from functools import partial
+from functools import cache, partial
 
 import equinox as eqx
 import gymnasium
@@ -22,8 +22,9 @@ import feelgood
 from compiled import compiled_once
 from feelgood import api, networks, objectives, samplers
 from feelgood.agents import ZOO, Options, Spaces, anneal, atari_hyper, make_agent, value_agent
+from feelgood.api.agent_spec import settings_of
 from feelgood.cli.train import TrainOptions
-from feelgood.envs import Spec, nchain
+from feelgood.envs import Environment, Spec, Step, deep_sea, nchain
 from feelgood.envs.diagnostic import two_armed
 from feelgood.envs.external import as_external, vector_environment
 from feelgood.envs.gym import GymEnv
@@ -33,6 +34,7 @@ from feelgood.studies.atari.runs import settings as study_settings
 from feelgood.studies.atari.study import AtariStudy, runs_of
 from feelgood.training import FunctionalConfig, Interrupted, run_batch, trainer
 from feelgood.training.acting import spaces_of
+from feelgood.training.functional import spaces_of as functional_spaces
 
 SMALL = {"num_envs": 4, "learning_starts": 40, "batch_size": 16, "capacity": 400, "num_evaluation_episodes": 3}
 TINY = {"num_steps": 100, "evaluation_period": 50, "capacity": 64, "batch_size": 4, "replay_ratio": 1}
@@ -371,7 +373,7 @@ def test_runs_inside_xla_are_stopped_and_go_on_from_their_folder(inside, compile
         partial(elsewhere, chain._replace(encode=lambda observation: chain.encode(observation))),
         partial(train, schedule=lambda hyper, progress: {**hyper, "step_size": 0.0}),
     ):
-        with pytest.raises(ValueError, match=r"checkpoint .* belongs to another run"):
+        with pytest.raises(ValueError, match=r"folder .* belongs to another run: (step_size is 0.02 there|.* differs)"):
             change()
 
 
@@ -527,6 +529,19 @@ def test_control_names_members_of_the_zoo_and_their_hyper_parameters():
         ("dqn", levers, {"seeds": -1}, "seeds must be a whole number of at least 0, got -1"),
         ("dqn", levers, {"env_settings": {"x": 1}}, "env_settings must be empty unless env is a name"),
         ("dqn", nchain(4), {"num_envs": 2}, "setting must be one of"),
+        ("dqn", nchain(4), {"env_settings": {"x": 1}}, "env_settings must be empty unless env is a name"),
+        (
+            "dqn",
+            nchain(4),
+            {"learning_starts": 101, **TINY},
+            "learning_starts must be at most num_steps = 100, got 101",
+        ),
+        ("dqn", nchain(4), {**TINY, "replay_ratio": 1e-8}, "replay_ratio must be at least 1/train_frequency = 1/10"),
+        ("dqn", nchain, {}, r"env must be callable without arguments, or be a function \(num_envs, training\)"),
+        ("dqn", lambda: nchain(4), {}, "env must be a functional environment itself, got .*: call it"),
+        (own_agent, levers, {"hyper": {"step_end": 1.0}}, "start of hyper-parameter step_end must be one of"),
+        ("dqn", levers, {"callback": lambda row: None}, r"callback must be a function \(seed, row\), got .* too many"),
+        ("dqn", levers, {"schedule": lambda hyper: hyper}, r"schedule must be a function \(hyper, progress\), got"),
         (own_agent, levers, {}, "hyper must have 'step_size', which the agent reads, got {}"),
         (own_agent, nchain(4), {"hyper": {"step": 1.0}}, "hyper must have 'step_size', .* got {'step': 1.0}"),
         (lambda spaces: None, levers, {}, r"agent must be a function \(spaces, hyper\) .*: too many positional"),
@@ -556,6 +571,10 @@ for agent, env, settings in [
     ("dqn", "CartPole-v1", {"seeds": "01"}),
     ("dqn", "CartPole-v1", {"num_steps": "10"}),
     ("dqn", "CartPole-v1", {"hyper": {3: 1.0}}),
+    ("dqn", "CartPole-v1", {"hyper": {"step_size": [1.0]}}),
+    ("dqn", "CartPole-v1", {"batch_size": [3]}),
+    ("dqn", "CartPole-v1", {"callback": None}),
+    ("dqn", "CartPole-v1", {"folder": feelgood.__file__}),
     (3, "CartPole-v1", {}),
 ]:
     try:
@@ -585,6 +604,10 @@ def test_arguments_of_another_kind_are_refused_in_one_sentence():
         "seeds must be a whole number of at least 0, got '01'",
         "num_steps must be a whole number of at least 1, got '10'",
         "hyper's names must be words, got 3",
+        "hyper-parameter step_size must be a number, got [1.0]",
+        "batch_size must be a number, got [3]",
+        "callback must be a function (seed, row), got None",
+        f"folder must be a folder or a new name, got the file {feelgood.__file__}",
     ]
     assert agent.startswith("agent must be one of 'fg_ulmcdqn', ")
     assert agent.endswith(", got 3")
@@ -597,6 +620,59 @@ def test_the_curves_of_other_seeds_stay_in_their_folder(tmp_path):
     table = feelgood.load_results(tmp_path)
     assert sorted(table["seed"].unique()) == [0, 1]
     assert not table.duplicated(["seed", "step"]).any()
+
+
+@pytest.mark.parametrize(
+    ("agent", "env", "settings", "difference"),
+    [
+        ("lmcdqn", "CartPole-v1", {"seeds": 1}, "agent is 'dqn' there, not 'lmcdqn'"),
+        ("dqn", nchain(4), {}, "environment is 'CartPole-v1' there, not 'nchain-4'"),
+        ("dqn", "CartPole-v1", {"seeds": 1, "hyper": {"step_size": 0.1}}, "step_size is 0.004 there, not 0.1"),
+        ("dqn", "CartPole-v1", {"seeds": 1, "batch_size": 3}, "batch_size is 64 there, not 3"),
+    ],
+)
+def test_a_folder_takes_no_runs_with_other_settings(agent, env, settings, difference, tmp_path):
+    store.write_table(tmp_path / "curves.parquet", pd.DataFrame({"seed": [0]}), {"settings": settings_of_dqn()})
+    with pytest.raises(ValueError, match=f"folder .* belongs to another run: {difference}; choose another folder"):
+        feelgood.train(agent, env, folder=tmp_path, **settings)
+
+
+@cache
+def settings_of_dqn():
+    job = api.prepare("dqn", "CartPole-v1")
+    return settings_of(job.spec, job.environment.name, job.config)
+
+
+def test_a_policy_of_a_one_hot_environment_acts_on_its_observations(tmp_path):
+    sea = deep_sea(6, mapping_seed=42)
+    settings = {"options": {"num_members": 3}, "evaluation_period": 40, "num_steps": 80, "batch_size": 4}
+    result = feelgood.train("ensemble_dqn", sea, **settings)
+    result.save(tmp_path)
+    observations = np.eye(36).reshape(36, 6, 6)
+    values = result.policy.values(observations)
+    assert values.shape == (36, 3, 2)
+    assert np.unique(values[:, 0, 0]).size == 36  # a table: each cell has its own value
+    for policy in (result.policy, feelgood.load_policy(tmp_path), feelgood.load_policy(tmp_path, environment=sea)):
+        np.testing.assert_array_equal(policy.values(observations), values)
+        assert policy(observations[0]) in (0, 1)
+        np.testing.assert_array_equal(policy.values(np.zeros((6, 6))), np.zeros((3, 2)))  # the end has no cell
+    assert result.policy.evaluate(2).mean() == pytest.approx(result.curve["return"].iloc[-1])
+
+
+def test_a_policy_of_a_functional_environment_with_images_sees_them_as_in_training():
+    def reset(key):
+        return jnp.int32(0), jnp.full((1, 36, 36), 200, jnp.uint8)
+
+    def step(key, state, action):
+        reward = jnp.where(action == 1, 1.0, 0.0)
+        return state + 1, Step(jnp.full((1, 36, 36), 200, jnp.uint8), reward, jnp.array(False), state == 1)
+
+    spec = Spec((1, 36, 36), np.dtype(np.uint8), 2, max_episode_steps=2, observation_low=0, observation_high=255)
+    result = feelgood.train("dqn", Environment(reset, step, spec), **TINY)
+    state, seen = result.policy.state, jnp.full((1, 36, 36), 200.0)
+    agent = make_agent("dqn", functional_spaces(Environment(reset, step, spec)))
+    expected = jax.jit(agent.values)(jax.random.key(0), state, seen)
+    np.testing.assert_allclose(result.policy.values(np.full((1, 36, 36), 200)), expected, rtol=1e-4)
 
 
 def test_settings_of_a_game_of_another_kind_are_refused_in_one_sentence():

@@ -4,6 +4,7 @@ Defaults depend on the kind of environment: a protocol of `feelgood.protocols` f
 protocol for functional environments, and `CONTROL` for everything else.
 """
 
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,17 @@ import gymnasium
 import pandas as pd
 
 from feelgood.agents import Options, anneal
-from feelgood.api.agent_spec import AgentSpec, MakeAgent, agent_spec, check_kinds, options_of, seeds_of
+from feelgood.api.agent_spec import (
+    FINGERPRINTS,
+    AgentSpec,
+    MakeAgent,
+    agent_spec,
+    check_function,
+    check_kinds,
+    options_of,
+    seeds_of,
+    settings_of,
+)
 from feelgood.api.defaults import CONTROL, CONTROL_CONFIG, CONTROL_OPTIONS
 from feelgood.api.external import Job, check_protocol, external_environment, prepare, train_external
 from feelgood.api.functional import functional_config, train_functional
@@ -81,7 +92,7 @@ def train(
       schedule: `(hyper, progress) -> hyper`.
       folder: folder for checkpoints, from which the same call continues, and for the final curve, which
         `feelgood.load_results` reads.
-      callback: called with a seed and each new row of its curve.
+      callback: called with a seed and each row of its curve; a run that continues starts with the rows that it has.
       progress: whether to show progress and messages on standard error.
       config: other fields of `feelgood.training.ExternalConfig`, or of `feelgood.training.FunctionalConfig` for
         functional environments: batch_size, n_step, num_envs and so on.
@@ -100,18 +111,28 @@ def train(
     numbers = seeds_of(next((given for given in (seeds, seed) if given is not None), 0))
     check_kinds(hyper, options, env_settings)
     check_kind("folder", folder, (str, Path, NoneType), "a path")
+    for name, function, call in (("callback", callback, "(seed, row)"), ("schedule", schedule, "(hyper, progress)")):
+        check_function(name, function, call)
     if num_steps is not None:
         config["num_steps"] = num_steps
     kept = None if folder is None else Path(folder)
+    if kept is not None and kept.exists() and not kept.is_dir():
+        raise ValueError(f"folder must be a folder or a new name, got the file {folder}")
     if isinstance(env, Environment):
         check_protocol(preset, is_atari=False)
+        if env_settings:
+            raise ValueError(f"env_settings must be empty unless env is a name, got {dict(env_settings)!r}")
         spec = agent_spec(agent, hyper, options_of(options, {}), {}, schedule)
         whole = functional_config(spec, config)
         name, budget = f"{env.spec.name} {spec.name}", whole.num_steps
+        settings = settings_of(spec, env.spec.name, whole, own=env)
         work = lambda report, tick, say: train_functional(spec, env, numbers, whole, kept, report, say)
     else:
         job = prepare(agent, env, numbers, hyper, options, env_settings, schedule, config, preset)
         name, budget = f"{job.environment.name} {job.spec.name}", job.config.num_steps
+        environment, origin = job.environment, job.origin
+        own = environment if origin.kind == "own" else None
+        settings = settings_of(job.spec, environment.name, job.config, own, origin.settings)
         work = lambda report, tick, say: train_external(job, kept, report, say, tick)
 
     def shown() -> Result:
@@ -131,9 +152,26 @@ def train(
         if (kept / "manifest.json").exists():
             study = store.read_study(kept)["study"]
             raise ValueError(f"folder {kept} holds results of the command line ({study}); choose another folder")
+        _check_same_runs(kept, settings)
         result = shown()
-        store.write_table(kept / "curves.parquet", _with_others(result.curve, kept / "curves.parquet"))
+        table = _with_others(result.curve, kept / "curves.parquet")
+        store.write_table(kept / "curves.parquet", table, {"settings": settings})
         return result
+
+
+def _check_same_runs(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Requires that a folder has no runs with other settings; its table holds theirs."""
+    if not (folder / "curves.parquet").exists():
+        return
+    there = store.read_with_facts(folder / "curves.parquet")[1].get("settings", {})
+    for name, given in json.loads(json.dumps(settings, default=str)).items():
+        found = there.get(name, given)
+        if isinstance(given, dict):
+            name = next((key for key in {**found, **given} if found.get(key) != given.get(key)), name)
+            found, given = (values.get(name) for values in (found, given))
+        if found != given:
+            how = f"{name} is {found!r} there, not {given!r}" if name not in FINGERPRINTS else f"{name} differs"
+            raise ValueError(f"folder {folder} belongs to another run: {how}; choose another folder")
 
 
 def _with_others(curve: pd.DataFrame, path: Path) -> pd.DataFrame:

@@ -59,7 +59,12 @@ def agent_spec(agent: str | MakeAgent, hyper, options: Options, own: Mapping[str
     """An agent by name, or your own, with all its hyper-parameters; `own` holds those that differ from the zoo's."""
     given = dict(hyper or {})
     for name, value in given.items():
-        check_finite(f"hyper-parameter {name}", value)
+        check_kind(f"hyper-parameter {name}", value, (int, float, np.number), "a number")
+        if name.removesuffix("_end") != "inverse_temperature":  # which may be infinite
+            check_finite(f"hyper-parameter {name}", value)
+        if callable(agent) and name.endswith("_end") and schedule is anneal:
+            starts = [each for each in given if not each.endswith("_end")]
+            check_choice(f"start of hyper-parameter {name}", name.removesuffix("_end"), starts)
     if callable(agent):
         return AgentSpec("own", agent, given, options, schedule)
     check_choice("agent", agent, ZOO)
@@ -96,12 +101,52 @@ def check_agent(spec: AgentSpec, spaces: Spaces) -> None:
         raise ValueError(f"agent must be {allowed}, got one that returns {made!r}")
 
 
+FINGERPRINTS = ("your own agent", "your own environment", "schedule")
+"""Settings of a run that are functions; only a hash of their `identity` is stored."""
+
+
+def settings_of(
+    spec: AgentSpec, name: str, config: Any, own: Any = None, env_settings: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """All settings of a run but its seed, by name.
+
+    Args:
+      spec: the agent.
+      name: the name of the environment.
+      config: settings of the run.
+      own: the environment, if it is made by the user's own code.
+      env_settings: its settings otherwise.
+    """
+    functions = (None if spec.name in ZOO else spec.make, own, spec.schedule)
+    return {
+        "agent": spec.name,
+        "environment": name,
+        "env_settings": dict(env_settings or {}),
+        "hyper": dict(spec.hyper),
+        "options": vars(spec.options),
+        "config": vars(config),
+        **{name: store.fingerprint(identity(each)) for name, each in zip(FINGERPRINTS, functions, strict=True)},
+    }
+
+
 def label_of(spec: AgentSpec, *facts: Any) -> str:
     """Identifies the run of a checkpoint; your own functions count by their `identity`."""
     make = None if spec.name in ZOO else identity(spec.make)
     if spec.schedule is not anneal:
         facts = (*facts, identity(spec.schedule))
     return f"{spec.name} {store.fingerprint(dict(spec.hyper), vars(spec.options), make, *facts)}"
+
+
+def check_function(name: str, function: Any, call: str) -> None:
+    """Requires a function that can be called with two arguments."""
+    allowed = f"a function {call}"
+    check_kind(name, function, Callable, allowed)  # type: ignore[arg-type]
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError as error:
+        raise ValueError(f"{name} must be {allowed}, got {function!r}: {error}") from error
+    except ValueError:  # a function of a compiled module has no signature
+        return
 
 
 def check_kinds(hyper: Any, options: Any, env_settings: Any) -> None:
@@ -140,6 +185,7 @@ def config_of(kind: Any, defaults: Mapping[str, Any], given: Mapping[str, Any]) 
     known: dict[str, Any] = {each.name: type(each.default) for each in fields(kind)}
     for name, value in given.items():
         _check_setting(name, known)
+        check_kind(name, value, (int, float, np.number), "a number")
         check_count(name, value, minimum=0) if known[name] is int else check_finite(name, value)
     return kind(**{**defaults, **{name: known[name](value) for name, value in given.items()}})
 

@@ -24,7 +24,12 @@ from feelgood.training.policy import Origin
 
 def functional_config(spec: AgentSpec, given: Mapping[str, Any]) -> FunctionalConfig:
     """The settings of a run: those given, and the defaults of the agent."""
-    return config_of(FunctionalConfig, ZOO[spec.name].config if spec.name in ZOO else {"replay_ratio": 1.0}, given)
+    config = config_of(FunctionalConfig, ZOO[spec.name].config if spec.name in ZOO else {"replay_ratio": 1.0}, given)
+    if config.learning_starts > config.num_steps:
+        raise ValueError(
+            f"learning_starts must be at most num_steps = {config.num_steps}, got {config.learning_starts}"
+        )
+    return config
 
 
 def train_functional(

@@ -5,7 +5,8 @@ or observations, costs instead of rewards, distracting rewards, integer or image
 missing, one action or fifty. The task loose_bounds led to `agents.fitted_bounds`, pendulum to the median loss in
 `agents.bounded_rewards`, and sparse_mountain_car to a `feel_good_weight` of 0.
 
-Mean return of the last three evaluations of each seed, and of all evaluations. Rooms of MiniGrid need `minigrid`.
+Mean return of the last three evaluations of each seed, and of all evaluations. Rooms of MiniGrid need `minigrid`, the
+lander `gymnasium[box2d]`.
 
     python benchmarks/jury.py --tasks river_swim_6 windy_grid --seeds 0 1 --output jury.csv
 """
@@ -216,6 +217,14 @@ def minigrid_room(name: str):
     return make
 
 
+def lunar_lander():
+    """A lander with shaped rewards, and −100 for a crash."""
+    try:
+        return gymnasium.make("LunarLander-v3")
+    except gymnasium.error.DependencyNotInstalled:
+        raise SystemExit("Box2D is not installed; run: pip install 'gymnasium[box2d]'") from None
+
+
 TASKS = {
     "loose_bounds": (with_bounds(-1000.0, 1000.0, scale=1 / 7), 20_000),
     "shifted_grid": (with_bounds(100.0, 107.0, shift=100.0), 20_000),
@@ -242,6 +251,7 @@ TASKS = {
     "DoorKey-5x5": (minigrid_room("DoorKey-5x5"), 30_000),
     "MultiRoom-N2-S4": (minigrid_room("MultiRoom-N2-S4"), 30_000),
     "FourRooms": (minigrid_room("FourRooms"), 30_000),
+    "lunar_lander": (lunar_lander, 50_000),
 }
 
 

@@ -25,8 +25,9 @@ from feelgood.agents import ZOO, Options, Spaces, anneal, atari_hyper, make_agen
 from feelgood.api.agent_spec import settings_of
 from feelgood.cli.train import TrainOptions
 from feelgood.envs import Environment, Spec, Step, deep_sea, nchain
+from feelgood.envs.conversion import as_external
 from feelgood.envs.diagnostic import two_armed
-from feelgood.envs.external import as_external, vector_environment
+from feelgood.envs.external import vector_environment
 from feelgood.envs.gym import GymEnv
 from feelgood.protocols import ATARI
 from feelgood.runs import store

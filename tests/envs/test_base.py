@@ -7,8 +7,8 @@ import pytest
 
 from feelgood.agents import Options
 from feelgood.envs import Environment, Spec, Step, check_environment, nchain
+from feelgood.envs.conversion import functional_as_external
 from feelgood.envs.diagnostic import DIAGNOSTICS
-from feelgood.envs.external import functional_as_external
 from feelgood.training import FunctionalConfig, trainer
 from feelgood.training.policy import zoo_agent
 

@@ -8,7 +8,7 @@ from gymnasium.utils.env_checker import check_env
 
 from feelgood.cli import main
 from feelgood.envs import Environment, Spec, Step
-from feelgood.envs.external import as_external
+from feelgood.envs.conversion import as_external
 from feelgood.envs.rules import check_playable, check_rules, random_return
 
 

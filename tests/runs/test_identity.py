@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from feelgood.envs import nchain
-from feelgood.envs.external import functional_as_external
+from feelgood.envs.conversion import functional_as_external
 from feelgood.runs.identity import identity
 
 

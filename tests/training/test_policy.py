@@ -15,7 +15,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from PIL import Image
 
 from feelgood.agents import ZOO, Options
-from feelgood.envs.external import as_external, gym_environment, vector_environment
+from feelgood.envs.conversion import as_external
+from feelgood.envs.external import gym_environment, vector_environment
 from feelgood.training.acting import policy_of, spaces_of
 from feelgood.training.policy import Origin, Policy, make_environment, zoo_agent
 from feelgood.training.policy_files import find_policy, load_policy, save_policy

@@ -79,7 +79,7 @@ def train(
       env: a Gymnasium name such as "CartPole-v1"; an Atari game as in "atari:venture"; a functional environment, which
         trains inside XLA, all seeds at once; an `ExternalEnvironment`; a Gymnasium environment, its class, or a
         function without arguments that makes one; or your own function `(num_envs, training) -> VectorEnv`. See
-        `feelgood.envs.external.as_external`.
+        `feelgood.envs.conversion.as_external`.
       num_steps: environment steps in all.
       seeds: seeds of initialisation, noise, minibatches and environments; one run for each. 0 if not given.
       seed: one seed; the same as `seeds` with one number.

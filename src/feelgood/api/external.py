@@ -32,7 +32,8 @@ from feelgood.api.defaults import (
 )
 from feelgood.api.result import Result
 from feelgood.checks import check_choice, check_count
-from feelgood.envs.external import ExternalEnvironment, as_external
+from feelgood.envs.conversion import as_external
+from feelgood.envs.external import ExternalEnvironment
 from feelgood.envs.rules import check_playable
 from feelgood.protocols import ATARI, DEFAULT_PRESET
 from feelgood.runs.identity import identity

@@ -14,7 +14,7 @@ from feelgood.agents import ZOO
 from feelgood.api.agent_spec import AgentSpec, check_agent, config_of, label_of
 from feelgood.api.result import Result
 from feelgood.envs import Environment
-from feelgood.envs.external import functional_as_external
+from feelgood.envs.conversion import functional_as_external
 from feelgood.envs.rules import random_return
 from feelgood.runs.identity import identity
 from feelgood.training.batch import Curves, run_batch

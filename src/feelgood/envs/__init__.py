@@ -1,14 +1,15 @@
 """Environments: functional ones, which run inside XLA, and external ones in `feelgood.envs.external`.
 
+`feelgood.envs.conversion` makes external environments from those in any other form.
 `feelgood.envs.gym` offers functional environments to Gymnasium.
 
 Examples:
   >>> import gymnasium
   >>> from feelgood import envs
-  >>> from feelgood.envs import external
+  >>> from feelgood.envs import conversion, external
   >>> make = lambda num_envs, training: gymnasium.make_vec("CartPole-v1", num_envs=num_envs)
   >>> made = [external.gym_environment("CartPole-v1"), external.vector_environment(make, "own")]
-  >>> made += [external.as_external(gymnasium.make("CartPole-v1")), external.functional_as_external(envs.nchain(5))]
+  >>> made += [conversion.as_external(gymnasium.make("CartPole-v1")), conversion.as_external(envs.nchain(5))]
   >>> [(env.name, env.observation_shape) for env in made]
   [('CartPole-v1', (4,)), ('own', (4,)), ('CartPole-v1', (4,)), ('nchain-5', (5,))]
 """

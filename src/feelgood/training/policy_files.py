@@ -21,7 +21,8 @@ import numpy as np
 
 from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal
 from feelgood.checks import check_choice, check_count
-from feelgood.envs.external import ExternalEnvironment, as_external
+from feelgood.envs.conversion import as_external
+from feelgood.envs.external import ExternalEnvironment, unchanged
 from feelgood.envs.indices import one_hot_decoder
 from feelgood.files import atomically
 from feelgood.runs import store
@@ -78,7 +79,7 @@ def save_policy(folder: str | Path, policy: Policy) -> list[Path]:
 
 def _frames(environment: ExternalEnvironment) -> dict[str, Any] | None:
     """The facts that acting without the environment needs; None if frames have to be stacked or are images."""
-    is_decoded = environment.decode is not ExternalEnvironment._field_defaults["decode"]
+    is_decoded = environment.decode is not unchanged
     if environment.stack > 1 or (is_decoded and not environment.is_one_hot):
         return None
     bound = np.broadcast_to(np.asarray(environment.observation_bound, float), environment.frame_shape).ravel()
@@ -151,7 +152,7 @@ def load_policy(
     Args:
       folder: the folder of the policy, or of its run.
       make_agent: your own agent; by default the agent of the zoo.
-      environment: your own environment in any form that `feelgood.envs.external.as_external` takes, or another
+      environment: your own environment in any form that `feelgood.envs.conversion.as_external` takes, or another
         environment with the same spaces. By default it is made by its name; if that fails, the policy acts on
         observations, and `evaluate` and `record` raise the error.
       allow_import: whether an environment with a name such as "module:Name-v0" may import its module. Set it only for

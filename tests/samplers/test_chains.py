@@ -223,3 +223,5 @@ def test_functions_in_a_model_are_unchanged_and_a_single_chain_is_explained():
     np.testing.assert_array_equal(found["weight"], diagnostics.effective_sample_size(draws["weight"]))
     with pytest.raises(ValueError, match=r"got shape \(50,\); a single chain needs an axis in front"):
         diagnostics.split_rhat(jnp.ones(50))
+    with pytest.warns(UserWarning, match=r"draws of shape \(50, 4\) are 50 chains of 4 steps; pass draws\[None\]"):
+        diagnostics.effective_sample_size(jax.random.normal(jax.random.key(0), (50, 4)))

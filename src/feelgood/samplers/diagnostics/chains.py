@@ -6,6 +6,7 @@ trailing axes on its own. If all draws of an entry are equal, its statistics are
 """
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -130,6 +131,9 @@ def _as_draws(name: str, x: Any, leading: int) -> Array:
         hint = "; a single chain needs an axis in front, as in draws[None]" if leading == 2 else ""
         wanted = f"shape ({', '.join(axes)}, ...) with at least 4 steps"
         raise ValueError(f"{name} must have {wanted}, got shape {x.shape}{hint}")
+    if leading == 2 and x.shape[0] > x.shape[1]:
+        chains = f"{x.shape[0]} chains of {x.shape[1]} steps"
+        warnings.warn(f"{name} of shape {x.shape} are {chains}; pass draws[None] for a single chain", stacklevel=5)
     return x.astype(jnp.result_type(x, float))
 
 

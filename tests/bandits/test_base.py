@@ -152,6 +152,15 @@ def test_a_round_of_the_wrong_shape_is_explained(round_, message):
         bandits.simulate(jax.random.key(0), broken, counting(3), 5)
 
 
+def test_arms_that_share_their_weights_need_features_of_their_own():
+    bandit = bandits.linear(num_arms=3, num_features=2)
+    shared = bandit._replace(model=bandit.model._replace(shared=True))
+    one_row = lambda now: now._replace(context=Context(now.context.features[:1]))
+    alike = shared._replace(round=lambda key, instance, t: one_row(bandit.round(key, instance, t)))
+    with pytest.raises(ValueError, match=r"features of a Context must have shape \(3, 2\), got \(1, 2\)"):
+        bandits.simulate(jax.random.key(0), alike, counting(3), 5)
+
+
 def test_an_algorithm_that_returns_no_state_is_explained():
     forgetful = counting(7)._replace(choose=lambda key, state, context: state % 7)
     with pytest.raises(ValueError, match=r"choose of an algorithm must return \(action, state\)"):

@@ -224,8 +224,10 @@ def _check_round(found: Any, model: Model) -> None:
         if (shape := jnp.shape(getattr(found, name))) != (model.num_arms,):
             raise ValueError(f"{name} of a Round must have shape ({model.num_arms},), one for each arm, got {shape}")
     shape, k = jnp.shape(found.context.features), model.num_features
-    if shape not in ((model.num_arms, k), (1, k)):
-        raise ValueError(f"features of a Context must have shape ({model.num_arms}, {k}) or (1, {k}), got {shape}")
+    allowed = [(model.num_arms, k)] if model.shared else [(model.num_arms, k), (1, k)]
+    if shape not in allowed:  # arms that share their weights would all look alike in one row
+        wanted = " or ".join(map(str, allowed))
+        raise ValueError(f"features of a Context must have shape {wanted}, got {shape}")
 
 
 def _checked(chosen: Any) -> tuple[Array, Any]:

@@ -22,7 +22,8 @@ import feelgood
 from compiled import compiled_once
 from feelgood import api, networks, objectives, samplers
 from feelgood.agents import ZOO, Options, Spaces, anneal, atari_hyper, make_agent, value_agent
-from feelgood.api.agent_spec import settings_of
+from feelgood.api.agent_spec import agent_spec, settings_of
+from feelgood.api.functional import functional_config
 from feelgood.cli.train import TrainOptions
 from feelgood.envs import Environment, Spec, Step, deep_sea, nchain
 from feelgood.envs.conversion import as_external
@@ -98,7 +99,7 @@ def test_importing_feelgood_loads_neither_jax_nor_gymnasium():
 
 def test_every_package_but_the_command_line_loads_as_an_attribute():
     packages = {module.name for module in pkgutil.iter_modules(feelgood.__path__) if module.ispkg}
-    assert packages - {"api", "cli"} <= {*feelgood.__all__}  # `feelgood.train` is the face of `api`
+    assert packages - {"cli"} <= {*feelgood.__all__}
 
 
 def test_an_agent_learns_in_an_environment_of_your_own(outside):
@@ -391,6 +392,27 @@ def test_a_folder_is_refused_after_a_change_of_the_schedule_or_of_a_part_of_your
         with pytest.raises(ValueError, match="another run"):
             change()
     train(environment)  # which is still there
+
+
+@pytest.mark.parametrize(
+    ("settings", "period"),
+    [
+        ({}, 1_000),
+        ({"num_steps": 3_000}, 1_000),
+        ({"num_steps": 100}, 10),
+        ({"num_steps": 2_400}, 100),
+        ({"num_steps": 2_400, "evaluation_period": 800}, 800),
+        ({"num_steps": 2_100, "train_frequency": 7}, 84),
+    ],
+)
+def test_a_run_inside_xla_has_about_25_evaluations_if_the_usual_period_does_not_divide_it(settings, period):
+    spec = agent_spec("dqn", None, Options(), {}, anneal)
+    assert functional_config(spec, settings).evaluation_period == period
+
+
+def test_a_budget_that_blocks_of_steps_do_not_divide_is_refused():
+    with pytest.raises(ValueError, match="num_steps must be a multiple of train_frequency = 10, got 105"):
+        feelgood.train("dqn", nchain(4), num_steps=105)
 
 
 def test_a_run_inside_xla_that_diverges_has_no_return():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from feelgood import (
         agents,
+        api,
         bandits,
         envs,
         figures,
@@ -30,6 +31,7 @@ __all__ = [
     "Policy",
     "Result",
     "agents",
+    "api",
     "bandits",
     "envs",
     "figures",

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from feelgood.runs.progress import Bar, Moment
+from feelgood.runs.progress import Bar, Moment, follow
 
 
 class Log:
@@ -45,6 +45,18 @@ def test_runs_inside_xla_report_every_tenth_of_their_steps(log):
             log.now = 3600.0 * chunk
             report(SimpleNamespace(chunk=chunk, num_runs=8, mean_return=0.5))
     assert log.lines == ["chain: 50%, 8 runs, return 0.50", "chain: 8 runs, return 0.50"]
+
+
+def test_seeds_that_run_together_are_reported_together(log):
+    with follow(log.bar, "chain", [3, 7], 100, together=True) as (report, _):
+        for step in (0, 50, 100):
+            for seed in (3, 7):
+                log.now += 60.0
+                report(seed, {"step": step, "return": float(step + seed), "finite": seed == 3 or step < 100})
+    assert log.lines == [
+        "chain: 50%, 2 seeds, step 50, mean return 55.0, eta 0:02:00",
+        "chain: 2 seeds, step 100, mean return 103.0",
+    ]
 
 
 def test_quick_work_has_one_line(log):

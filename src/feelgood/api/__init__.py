@@ -138,7 +138,8 @@ def train(
     def shown() -> Result:
         if not progress:
             return work(callback, lambda *news: None, lambda text: None)
-        with bar(stderr=True) as display, follow(display, name, numbers, budget) as (report, tick):
+        together = isinstance(env, Environment)
+        with bar(stderr=True) as display, follow(display, name, numbers, budget, together) as (report, tick):
 
             def both(seed: int, row: Mapping[str, Any]) -> None:
                 report(seed, row)

@@ -12,7 +12,9 @@ import pandas as pd
 
 from feelgood.agents import ZOO
 from feelgood.api.agent_spec import AgentSpec, check_agent, config_of, label_of
+from feelgood.api.defaults import NUM_EVALUATIONS
 from feelgood.api.result import Result
+from feelgood.checks import check_count
 from feelgood.envs import Environment
 from feelgood.envs.conversion import functional_as_external
 from feelgood.envs.rules import random_return
@@ -23,8 +25,19 @@ from feelgood.training.policy import Origin
 
 
 def functional_config(spec: AgentSpec, given: Mapping[str, Any]) -> FunctionalConfig:
-    """The settings of a run: those given, and the defaults of the agent."""
-    config = config_of(FunctionalConfig, ZOO[spec.name].config if spec.name in ZOO else {"replay_ratio": 1.0}, given)
+    """The settings of a run: those given, and the defaults of the agent.
+
+    If no evaluation period is given and the default one does not divide the budget, there are about 25 evaluations.
+    """
+    defaults = dict(ZOO[spec.name].config) if spec.name in ZOO else {"replay_ratio": 1.0}
+    num_steps = check_count("num_steps", given.get("num_steps", FunctionalConfig.num_steps))
+    frequency = check_count("train_frequency", given.get("train_frequency", FunctionalConfig.train_frequency))
+    if "evaluation_period" not in given and num_steps % FunctionalConfig.evaluation_period:
+        periods = [n for n in range(frequency, num_steps + 1, frequency) if num_steps % n == 0]
+        if not periods:
+            raise ValueError(f"num_steps must be a multiple of train_frequency = {frequency}, got {num_steps}")
+        defaults["evaluation_period"] = min(periods, key=lambda n: abs(n - num_steps / NUM_EVALUATIONS))
+    config = config_of(FunctionalConfig, defaults, given)
     if config.learning_starts > config.num_steps:
         raise ValueError(
             f"learning_starts must be at most num_steps = {config.num_steps}, got {config.learning_starts}"

@@ -26,7 +26,8 @@ class Result:
 
     Attributes:
       curve: one row for each run and evaluation, starting with the untrained network: `agent`, `environment`, `seed`,
-        `step`, `return`, `random_return` (that of random actions) and more.
+        `step`, `return`, `random_return` (of random actions: the mean over as many episodes as an evaluation has, and
+        over 100 in functional environments) and more.
       policies: the final policy of each run.
       best_policies: for each run the policy with the highest evaluation return, which is biased upwards as the best of
         several noisy estimates; empty for functional environments.

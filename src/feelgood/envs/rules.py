@@ -81,7 +81,7 @@ class _Walk(NamedTuple):
     is_finite: Array
 
 
-def random_return(environment: Environment, num_episodes: int = 10, seed: int = 0) -> float:
+def random_return(environment: Environment, num_episodes: int = 100, seed: int = 0) -> float:
     """The mean return of episodes of a functional environment with uniformly random actions.
 
     Raises:

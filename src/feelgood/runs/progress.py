@@ -97,14 +97,24 @@ Tick = Callable[[int, int, float], None]
 
 
 @contextmanager
-def follow(progress: Any, name: str, seeds: Sequence[int], num_steps: int) -> Iterator[tuple[Report, Tick]]:
-    """Shows training runs, one seed after the other, on a `Bar` or on one in another process.
+def follow(
+    progress: Any, name: str, seeds: Sequence[int], num_steps: int, together: bool = False
+) -> Iterator[tuple[Report, Tick]]:
+    """Shows training runs on a `Bar` or on one in another process: one seed after the other, or all `together`.
 
     Yields:
       `(seed, row)`, to call with each new row of a curve, and `(seed, step, steps per second)`, to call in between.
     """
     with progress.task(name, len(seeds) * num_steps) as show:
         where: dict[str, Any] = {}
+        rows: dict[int, Mapping[str, Any]] = {}
+
+        def report_all(seed: int, row: Mapping[str, Any]) -> None:
+            rows[seed] = row
+            if len({each["step"] for each in rows.values()}) == 1 and len(rows) == len(seeds):
+                returns = [each["return"] for each in rows.values() if each["finite"]]
+                score = f"mean return {sum(returns) / len(returns):.1f}" if returns else "all diverged"
+                show(Moment(row["step"] * len(seeds), f"{len(seeds)} seeds, step {row['step']:,}, {score}"))
 
         def move(seed: int, **news: Any) -> None:
             if where.get("seed") != seed:
@@ -118,4 +128,5 @@ def follow(progress: Any, name: str, seeds: Sequence[int], num_steps: int) -> It
             score = f", return {row['return']:.1f}" if row["finite"] else ", diverged"
             move(seed, step=row["step"], score=score)
 
-        yield report, lambda seed, step, speed: move(seed, step=step, speed=speed)
+        tick = lambda seed, step, speed: move(seed, step=step, speed=speed)
+        yield report_all if together and len(seeds) > 1 else report, tick

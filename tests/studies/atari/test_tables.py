@@ -1,10 +1,13 @@
 """Tables and figures of the Atari study, against numbers worked out by hand."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from feelgood.figures import style
+from feelgood.figures.chart import plain
 from feelgood.figures.draw import draw
 from feelgood.studies.atari import charts
 from feelgood.studies.atari import tables as atari
@@ -257,7 +260,9 @@ def test_every_agent_of_the_paper_has_a_published_name_and_a_colour_of_its_own()
 
 
 def test_the_sensitivity_chart_has_means_and_the_score_of_each_value():
-    left, right = charts.sensitivity_curves(varied()).panels
+    chart = charts.sensitivity_curves(varied())
+    left, right = chart.panels
+    assert json.dumps(plain(chart))
     assert [line.name for line in left.series] == ["friction γ = 0.1", "friction γ = 1"]
     assert [line.y for line in left.series] == [[0, 20, 30], [0, 2, 3]]
     assert left.title == "ULMCDQN, alien"

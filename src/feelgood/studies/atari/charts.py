@@ -65,7 +65,7 @@ def sensitivity_curves(curves: pd.DataFrame) -> Chart:
         means, halves = own["last_10"].to_numpy(float), np.nan_to_num(own["last_10_ci"].to_numpy(float))
         band = numbers(means - halves), numbers(means + halves)
         line = Series("score", COLOURS["grey"], numbers(values), numbers(means), *band, points=True)
-        panels.append(Panel(title, symbol, "mean of the last 10 evaluations", [line], x_log=min(values) > 0))
+        panels.append(Panel(title, symbol, "mean of the last 10 evaluations", [line], x_log=bool(min(values) > 0)))
     seeds = curves["seed"].nunique()
     note = f"Means over {seeds} seed{'s' if seeds > 1 else ''} with 95% intervals."
     return Chart("values", "Sensitivity", note, "curves", panels)

@@ -226,6 +226,17 @@ def test_a_sweep_shows_the_two_parameters_that_matter_most():
     assert (panel.title, panel.heat.y, panel.heat.z) == ("", [""], [[2.0, 12.0]])
 
 
+def test_a_sweep_keeps_points_that_diverged():
+    table = pd.DataFrame({"a": [1, 1, 2, 2], "b": [1, 2, 1, 2], "count": 4, "score": [np.nan, 1.0, np.nan, 2.0]})
+    chart = make_chart("sweep", {"sweep": table})
+    (panel,) = chart.panels
+    assert (panel.x_label, panel.heat.x, panel.heat.y) == ("a", ["1", "2"], ["1", "2"])
+    np.testing.assert_equal(panel.heat.z, [[np.nan, np.nan], [1.0, 2.0]])
+    figures.draw(chart)
+    with pytest.raises(ValueError, match="needs a point with a score, got none: runs of every point diverged"):
+        make_chart("sweep", {"sweep": table.assign(score=np.nan)})
+
+
 def test_zero_has_a_place_on_a_logarithmic_axis(tables):
     weights = make_chart("sensitivity", tables["nchain"]).panels[1]
     assert (weights.x_label, weights.x_zero) == ("feel-good weight λ", weights.series[0].x[0])

@@ -11,7 +11,7 @@ import pytest
 
 import feelgood
 from feelgood import api
-from feelgood.studies import sweep
+from feelgood.studies import cells, sweep
 from feelgood.studies.cells import Cell
 from feelgood.studies.engine import carry_out, local
 from feelgood.studies.external_runs import run_task
@@ -123,6 +123,22 @@ def test_runs_of_the_winner_that_diverged_are_left_out_and_named(swept, tmp_path
     text = sweep.as_markdown(study, points, curves.assign(finite=curves["seed"] < 2))
     assert "it is 5.50 (95% bootstrap interval [5.00, 6.00]): report this one. Runs that diverged" in text
     assert "are left out: 1 of 3 of ulmcdqn." in text
+
+
+def test_a_sweep_in_which_all_points_diverge_has_no_winner_and_no_heat_map(fake_runs, monkeypatch, tmp_path):
+    fake_runs(lambda cell, point, seed: 0.0)
+    whole = cells._run
+    monkeypatch.setattr(cells, "_run", lambda *job: whole(*job).assign(finite=False))
+    study = SweepStudy(
+        agent="dqn", grid=("step_size=1e30,1e31",), tuning_seeds=(1,), num_seeds=2, num_steps=1000, output=tmp_path
+    )
+    shown = []
+    paths = sweep.run(study, shown.append)
+    assert {path.name for path in paths} == {"sweep.csv", "curves.parquet", "summary.md"}
+    assert "No point won: none of the 2 for dqn on nchain-25 that passed all rounds has a score" in shown[0]
+    assert "nan" not in shown[0]
+    assert not pd.read_csv(tmp_path / "sweep.csv")["won"].any()
+    assert json.loads((tmp_path / "manifest.json").read_text())["finished"] is True
 
 
 def test_without_a_grid_that_of_the_agent_is_taken(fake_runs, monkeypatch, tmp_path):

@@ -78,7 +78,7 @@ def plan(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> Plan:
     points = yield from tune(table_of, grid, study.tuning_seeds, study.num_kept)
     hyper = best(points, grid)
     curves = yield from table_of("report", [hyper], study.seed_list)
-    won = (points[list(hyper)] == list(hyper.values())).all(axis=1)
+    won = (points[list(hyper)] == list(hyper.values())).all(axis=1) & points["score"].notna()
     return points.assign(won=won), curves.assign(**hyper)
 
 
@@ -95,7 +95,7 @@ def run(study: SweepStudy, report=print) -> list[Path]:
         text = as_markdown(study, points, curves)
         report(text)
         files = {"sweep.csv": points, "curves.parquet": curves, "summary.md": text}
-        if len(points) > 1:
+        if len(points) > 1 and points["score"].notna().any():
             files["sweep"] = heat_map(points)
         return write_files(study.output, files)
 
@@ -131,7 +131,7 @@ def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10
         [
             *(f"{row[name]:g}" for name in names),
             f"{row['count']}",
-            f"{row['score']:.2f}",
+            plus_minus(row["score"], math.nan),
             plus_minus(row["error"], math.nan),
         ]
         for row in shown
@@ -145,6 +145,13 @@ def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10
     band = f" (95% bootstrap interval [{low:.2f}, {high:.2f}])" if len(scores) > 1 else ""
     winner = ranked.iloc[0]
     chosen = ", ".join(f"{name} = {winner[name]:g}" for name in names)
+    if math.isnan(winner["score"]):
+        last = int((points["count"] == winner["count"]).sum())
+        lines += [
+            f"No point won: none of the {last} for {study.agent} on {study.environment} that passed all rounds has a "
+            f"score, because runs of each diverged. The curves are those of {chosen}."
+        ]
+        return "\n".join(lines) + "\n"
     lines += [
         f"Of {len(points)} points for {study.agent} on {study.environment}, {chosen} won.",
         f"Its score on the {_seeds(int(winner['count']), 'tuning')} that chose it is {winner['score']:.2f}; as the "

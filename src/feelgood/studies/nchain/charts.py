@@ -1,6 +1,7 @@
 """Charts of the studies on the N-chain, and of sweeps."""
 
 import itertools
+import math
 from functools import partial
 
 import numpy as np
@@ -72,13 +73,14 @@ def sweep(table: pd.DataFrame) -> Chart:
     panels = []
     for agent, rows in table.groupby("agent", sort=False):
         varied = [name for name in names if rows[name].nunique() > 1]
-        spread = {name: np.ptp(rows.groupby(name)["score"].mean()) for name in varied}
+        means = {name: rows.groupby(name)["score"].mean() for name in varied}
+        spread = {name: mean.max() - mean.min() for name, mean in means.items()}
         chosen: list[str] = sorted(varied, key=lambda name: -spread[name])[:2]
         if not chosen:
             continue
         x, y = chosen[0], chosen[1] if len(chosen) > 1 else ""
         for length, cell in rows.groupby("length") if "length" in rows else [(None, rows)]:
-            wide = cell.assign(_one="").pivot_table(index=y or "_one", columns=x, values="score")
+            wide = cell.assign(_one="").pivot_table(index=y or "_one", columns=x, values="score", dropna=False)
             heat = Heat(
                 [f"{value:g}" for value in wide.columns],
                 [f"{value:g}" for value in wide.index] if y else [""],
@@ -90,6 +92,8 @@ def sweep(table: pd.DataFrame) -> Chart:
             panels.append(Panel(title, x, y, heat=heat))
     if not panels:
         raise ValueError("a sweep must vary a hyper-parameter, got none that varies")
+    if math.isnan(low):
+        raise ValueError("a heat-map of a sweep needs a point with a score, got none: runs of every point diverged")
     note = (
         "Mean score on tuning seeds over all settings of the other hyper-parameters, for the two that change "
         "an agent's score most. The best of many scores is too high on average, so winners are measured on fresh seeds."

@@ -17,6 +17,7 @@ from feelgood.report.page import build_report
 from feelgood.report.tables import scores_table
 from feelgood.runs import store
 from feelgood.statistics import final_scores
+from folders import write
 
 KINDS = {
     "nchain": ["lengths", "curves", "aggregate", "profiles", "efficiency", "sensitivity", "frontier", "sweep"],
@@ -303,3 +304,86 @@ def test_folders_are_overlaid_by_agent_and_settings(tmp_path):
     assert "of one seed, without an interval" in alone
     kinds_shown = re.findall(r'data-kind="(\w+)"', alone)
     assert kinds_shown == ["curves"]  # means over tasks add nothing for one task
+
+
+def deep_sea(folder, prior_scale, sizes=(10, 20)):
+    rows = [
+        {
+            "environment": "deep_sea",
+            "agent": "dqn",
+            "size": size,
+            "median": prior_scale * size,
+            "low": size,
+            "high": 9 * size,
+            "budget_episodes": 1000,
+        }
+        for size in sizes
+    ]
+    spec = {"agents": ["dqn"], "sizes": list(sizes), "hyper": [f"prior_scale={prior_scale}"]}
+    return write(folder, {"study": "deepsea", "spec": spec, "finished": True}, summary=pd.DataFrame(rows))
+
+
+def test_agents_of_tables_without_curves_are_named_by_folder_if_their_settings_differ(tmp_path):
+    first, second = deep_sea(tmp_path / "first", 3), deep_sea(tmp_path / "second", 5)
+    table = overlaid([first, second])["summary"]
+    assert table.groupby("agent")["median"].apply(list).to_dict() == {
+        "dqn in first": [30, 60],
+        "dqn in second": [50, 100],
+    }
+    assert {"DQN, in first: N^1.0", "DQN, in second: N^1.0"} < {
+        line.name for line in make_chart("deepsea", overlaid([first, second])).panels[0].series
+    }
+    # Other sizes of the same settings are one line, and other settings are two lines at other sizes too.
+    longer = deep_sea(tmp_path / "longer", 3, (30, 40))
+    assert set(overlaid([first, longer])["summary"]["agent"]) == {"dqn"}
+    assert set(overlaid([second, longer])["summary"]["agent"]) == {"dqn in second", "dqn in longer"}
+
+
+def test_scores_of_one_experiment_in_two_folders_are_two_panels(tmp_path):
+    table = pd.DataFrame({"experiment": ["catch", "bandit"], "agent": "dqn", "score": [0.1, 0.2]})
+    folders = [
+        write(tmp_path / name, {"study": "bsuite", "spec": {"seed": seed}}, scores=table)
+        for seed, name in enumerate(("a", "b"))
+    ]
+    chart = make_chart("bsuite", overlaid(folders))
+    assert [panel.title for panel in chart.panels] == ["DQN, in a", "DQN, in b"]
+    assert [len(panel.series) for panel in chart.panels] == [2, 2]
+
+
+def test_algorithms_and_samplers_are_named_by_folder_if_their_settings_differ(studies, tmp_path):
+    tables, folders = tables_of(studies["regret"]), [tmp_path / "short", tmp_path / "long"]
+    for folder, episodes in zip(folders, (20, 40), strict=True):
+        write(folder, {"study": "regret", "spec": {"num_episodes": episodes}}, **tables)
+    together = overlaid(folders)
+    for kind, column in (
+        ("curves", "algorithm"),
+        ("budget", "sampler"),
+        ("errors", "sampler"),
+        ("complexity", "scheme"),
+    ):
+        assert set(together[kind][column]) == {
+            f"{name} in {folder.name}" for name in tables[kind][column] for folder in folders
+        }
+    (panel,) = make_chart("budget", together).panels
+    assert len({line.colour for line in panel.series}) == len(panel.series) == 4
+    exact = [line for line in panel.series if line.name.startswith("exact")]
+    assert [(line.dashed, line.x) for line in exact] == [(True, [4, 16])] * 2
+    for kind in ("curves", "exponents", "errors", "complexity"):
+        figures.draw(make_chart(kind, together))
+
+
+def test_sweeps_of_two_agents_are_two_panels(tmp_path):
+    points = {"dqn": {"step_size": [0.1, 0.2]}, "ulmcdqn": {"friction": [1, 2], "step_size": 0.1}}
+    folders = [
+        write(
+            tmp_path / agent,
+            {"study": "sweep", "spec": {"agent": agent}},
+            sweep=pd.DataFrame(columns).assign(count=4, score=[1.0, 2.0], area=0.5, error=0.1, won=False),
+        )
+        for agent, columns in points.items()
+    ]
+    panels = make_chart("sweep", overlaid(folders)).panels
+    assert [(panel.title, panel.x_label, panel.heat.z) for panel in panels] == [
+        ("DQN", "step_size", [[1.0, 2.0]]),
+        ("ULMCDQN", "friction", [[1.0, 2.0]]),
+    ]

@@ -1,6 +1,7 @@
 """Every kind of chart, and the tables that each is made from."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +10,6 @@ import pandas as pd
 from feelgood.figures.chart import Chart
 from feelgood.figures.curves import aggregates, efficiency, learning_curves, profiles
 from feelgood.runs.store import fingerprint, load_results, read_manifest
-from feelgood.statistics import layout
 from feelgood.studies.atari.charts import sensitivity_curves
 from feelgood.studies.bsuite.charts import scores
 from feelgood.studies.deepsea.charts import deepsea
@@ -63,55 +63,76 @@ def tables_of(folder: Path) -> dict[str, pd.DataFrame]:
     return {name: load_results(folder, name) for name in sorted(names)}
 
 
-_SEEDS = ("output", "seed", "num_seeds", "seeds")
+# Columns that name what is compared, columns that are panels, and columns along an axis.
+_NAMES = ("agent", "algorithm", "sampler", "scheme")
+_PANELS = ("environment", "game", "mdp", "problem", "task", "constants")
+_AXES = ("length", "size", "experiment", "dimension", "horizon", "budget", "steps")
+# Options that say which runs a study has, not how each is made.
+_WHICH = ("output", "seed", "num_seeds", "seeds", "length", "lengths", "sizes", "ids")
 
 
 def overlaid(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
     """The tables of several folders, those of one name as one table.
 
     Runs of an agent with the same settings and different seeds are joined. If an agent has other settings in another
-    folder, its name gets that of its folder: "dqn in first".
+    folder, or a table has the same run of it in both, its name gets that of its folder: "dqn in first". The same holds
+    for algorithms and samplers.
     """
-    found = [tables_of(folder) for folder in folders]
     if len(folders) == 1:
-        return found[0]
-    marks: dict[tuple[str, str], set[str]] = {}
+        return tables_of(folders[0])
+    found = [_with_agent(folder, tables_of(folder)) for folder in folders]
+    marks: dict[tuple[str, ...], set[str]] = {}
     for folder, tables in zip(folders, found, strict=True):
-        for pair in _pairs(tables):
-            marks.setdefault(pair, set()).add(_mark(folder, *pair))
-    ambiguous = {agent for (agent, _), different in marks.items() if len(different) > 1}
+        for run in {run for table in tables.values() for run in _runs(table, _PANELS)}:
+            marks.setdefault(run, set()).add(_mark(folder, run))
+    differing = {name for (name, *_), different in marks.items() if len(different) > 1}
     short = [folder.resolve().name for folder in folders]
     names = short if len({*short}) == len(short) else list(map(str, folders))
-    parts: dict[str, list[pd.DataFrame]] = {}
-    for name, tables in zip(names, found, strict=True):
-        for kind, table in tables.items():
-            if "agent" in table:
-                own = [f"{agent} in {name}" if agent in ambiguous else agent for agent in table["agent"].astype(str)]
-                table = table.assign(agent=own)
-            parts.setdefault(kind, []).append(table)
-    return {kind: pd.concat(tables, ignore_index=True) for kind, tables in parts.items()}
+    together = {}
+    for kind in dict.fromkeys(kind for tables in found for kind in tables):
+        parts = [(name, tables[kind]) for name, tables in zip(names, found, strict=True) if kind in tables]
+        counts = Counter(run for _, table in parts for run in _runs(table, (*_PANELS, *_AXES, "seed")))
+        ambiguous = differing | {name for (name, *_), count in counts.items() if count > 1}
+        together[kind] = pd.concat([_renamed(table, ambiguous, name) for name, table in parts], ignore_index=True)
+    return together
 
 
-def _pairs(tables: Mapping[str, pd.DataFrame]) -> set[tuple[str, str]]:
-    """The agents of the curves, each with its tasks."""
-    try:
-        curves, columns = tables["curves"], layout(tables["curves"])
-    except (KeyError, ValueError):
+def _with_agent(folder: Path, tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The tables; the table of a sweep, which is of one agent, with the agent of its manifest."""
+    path = folder / "manifest.json"
+    spec = read_manifest(path).get("spec") if path.exists() else None
+    if "sweep" in tables and "agent" not in tables["sweep"] and isinstance(spec, dict) and "agent" in spec:
+        return tables | {"sweep": tables["sweep"].assign(agent=spec["agent"])}
+    return tables
+
+
+def _runs(table: pd.DataFrame, columns: Sequence[str]) -> set[tuple[str, ...]]:
+    """The distinct names in a table, each with its values in those of the columns that the table has."""
+    own = [name for name in _NAMES if name in table][:1]
+    if not own:
         return set()
-    curves = curves.drop_duplicates([columns.agent, *columns.tasks])
-    return {*zip(curves[columns.agent].astype(str), columns.task_names(curves), strict=True)}
+    chosen = table[[*own, *(name for name in columns if name in table)]].astype(str)
+    return {*chosen.itertuples(index=False, name=None)}
 
 
-def _mark(folder: Path, agent: str, task: str) -> str:
-    """Identifies the settings of an agent on a task in a folder, seeds aside."""
+def _renamed(table: pd.DataFrame, ambiguous: Container[str], folder: str) -> pd.DataFrame:
+    """The table with the folder after every ambiguous name."""
+    for column in [name for name in _NAMES if name in table][:1]:
+        own = [f"{name} in {folder}" if name in ambiguous else name for name in table[column].astype(str)]
+        table = table.assign(**{column: own})
+    return table
+
+
+def _mark(folder: Path, run: tuple[str, ...]) -> str:
+    """Identifies the settings of runs in a folder, by the agent and the environment of training runs."""
     path = folder / "manifest.json"
     manifest = read_manifest(path) if path.exists() else {"spec": {"folder": str(folder)}}
     settings = manifest.get("settings") or []
     for each in settings if isinstance(settings, list) else [settings]:
-        if isinstance(each, dict) and (each.get("agent"), each.get("env")) == (agent, task):
+        if isinstance(each, dict) and (each.get("agent"), each.get("env")) == run:
             return fingerprint(each)
     spec = manifest.get("spec")
-    return fingerprint({k: v for k, v in spec.items() if k not in _SEEDS} if isinstance(spec, dict) else spec)
+    return fingerprint({k: v for k, v in spec.items() if k not in _WHICH} if isinstance(spec, dict) else spec)
 
 
 def available(tables: Mapping[str, pd.DataFrame]) -> dict[str, Maker]:

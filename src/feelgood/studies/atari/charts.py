@@ -6,7 +6,7 @@ import pandas as pd
 from feelgood.figures.chart import Chart, Panel, Series, mean_series, numbers
 from feelgood.figures.curves import learning_curves
 from feelgood.figures.style import COLOURS, colours_of, label, shades
-from feelgood.studies.atari.tables import sensitivity
+from feelgood.studies.atari.tables import sensitivity, varied_agent
 from feelgood.studies.nchain.charts import SYMBOLS
 
 
@@ -49,7 +49,7 @@ def sensitivity_curves(curves: pd.DataFrame) -> Chart:
     Student's t for scores.
     """
     scores = sensitivity(curves)
-    table = curves.assign(agent=[str(agent).partition(" ")[0] for agent in curves["agent"]])
+    table = curves.assign(agent=[varied_agent(str(agent)) for agent in curves["agent"]])
     keys = ["game", "agent", "parameter"]
     panels = []
     for (game, agent, parameter), group in table.groupby(keys, sort=False):

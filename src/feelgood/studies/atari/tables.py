@@ -239,10 +239,21 @@ def sensitivity(curves: pd.DataFrame) -> pd.DataFrame:
     facts = curves.drop_duplicates(["game", "agent"]).set_index(["game", "agent"])[keys[1:]]
     table = summarise(curves)
     own = facts.loc[list(zip(table["game"], table["agent"], strict=True))].reset_index(drop=True)
-    names = [str(agent).partition(" ")[0] for agent in table["agent"]]
+    names = [varied_agent(str(agent)) for agent in table["agent"]]
     scores = ["seeds", "frames", "max", "max_ci", "last_5", "last_5_ci", "last_10", "last_10_ci", "diverged"]
     table = pd.concat([table[["game"]].assign(agent=names), own, table[scores]], axis=1)
     return table.sort_values(["game", "agent", "parameter", "value"], ignore_index=True)
+
+
+def varied_agent(name: str) -> str:
+    """The agent of a name that has a setting, and the folder that may follow.
+
+    Examples:
+      >>> varied_agent("dqn step_size=0.1"), varied_agent("dqn step_size=0.1 in first")
+      ('dqn', 'dqn in first')
+    """
+    whole, word, folder = name.partition(" in ")
+    return whole.partition(" ")[0] + word + folder
 
 
 def sensitivity_as_markdown(table: pd.DataFrame) -> str:

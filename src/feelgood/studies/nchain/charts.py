@@ -1,6 +1,5 @@
 """Charts of the studies on the N-chain, and of sweeps."""
 
-import itertools
 import math
 from functools import partial
 
@@ -65,10 +64,8 @@ def frontier(table: pd.DataFrame) -> Chart:
 def sweep(table: pd.DataFrame) -> Chart:
     """Heat-maps of a sweep over the two hyper-parameters that change an agent's score most."""
     table = table if "agent" in table else table.assign(agent="")
-    # A sweep's hyper-parameters are the columns before the number of seeds.
-    known = {"agent", "length", "score", "seeds", "diverged"}
-    before = itertools.takewhile(lambda name: name != "count", table.columns)
-    names = [name for name in before if name not in known and pd.api.types.is_numeric_dtype(table[name])]
+    known = {"agent", "length", "count", "score", "area", "error", "won", "seeds", "diverged"}
+    names = [name for name in table.columns if name not in known and pd.api.types.is_numeric_dtype(table[name])]
     low, high = float(table["score"].min()), float(table["score"].max())
     panels = []
     for agent, rows in table.groupby("agent", sort=False):
@@ -79,7 +76,7 @@ def sweep(table: pd.DataFrame) -> Chart:
         if not chosen:
             continue
         x, y = chosen[0], chosen[1] if len(chosen) > 1 else ""
-        for length, cell in rows.groupby("length") if "length" in rows else [(None, rows)]:
+        for length, cell in rows.groupby("length") if "length" in rows.dropna(axis=1, how="all") else [(None, rows)]:
             wide = cell.assign(_one="").pivot_table(index=y or "_one", columns=x, values="score", dropna=False)
             heat = Heat(
                 [f"{value:g}" for value in wide.columns],

@@ -1,6 +1,6 @@
 """Charts of the regret study."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,18 @@ SAMPLERS = {
 """Colour of each sampler, and whether its line is dashed."""
 
 
+def _without_folder(name: str) -> str:
+    """The name of an algorithm or a sampler whose folder may follow, as in "lmc in first"."""
+    return name.partition(" in ")[0]
+
+
+def _looks(names: Sequence[str]) -> dict[str, tuple[str, bool]]:
+    """`SAMPLERS` of some names; those of several folders have colours that are free."""
+    free = colours_of(names)
+    own = {name: SAMPLERS[_without_folder(name)] for name in names}
+    return {name: (colour if name in SAMPLERS else free[name], dashed) for name, (colour, dashed) in own.items()}
+
+
 def regret_exponents(table: pd.DataFrame) -> Chart:
     """Measured exponents of regret and the upper bounds of Table 1."""
     fits = exponents(table)
@@ -36,7 +48,7 @@ def regret_exponents(table: pd.DataFrame) -> Chart:
             name, colour, at = label(row.algorithm), looks[row.algorithm], [places[row.algorithm]]
             low, high = numbers([row.exponent - row.ci]), numbers([row.exponent + row.ci])
             marks.append(Series(name, colour, numbers([row.exponent]), at, low, high, points=True))
-            claimed = claimed_exponents(row.algorithm)
+            claimed = claimed_exponents(_without_folder(row.algorithm))
             if claimed is not None:
                 marks.append(Series(name, colour, [float(claimed[of])], at, dashed=True, points=True))
         panels.append(Panel("", f"exponent of {of}", "", marks, y_names=[label(name) for name in looks]))
@@ -46,13 +58,14 @@ def regret_exponents(table: pd.DataFrame) -> Chart:
 
 def budget(table: pd.DataFrame) -> Chart:
     """Regret against gradients per stage and episode."""
+    looks = _looks(unique(table["sampler"]))
     panels = []
     for mdp, rows in table.groupby("mdp", sort=False):
         budgets = rows.loc[rows["budget"] > 0, "budget"]
         lines = []
         for name, group in rows.groupby("sampler", sort=False):
-            colour, dashed = SAMPLERS[str(name)]
-            if name == "exact":  # has no budget: a level from end to end
+            colour, dashed = looks[str(name)]
+            if _without_folder(str(name)) == "exact":  # has no budget: a level from end to end
                 group = pd.concat([group.assign(budget=end) for end in (budgets.min(), budgets.max())])
             lines.append(mean_series(str(name), colour, group, "budget", "regret", dashed=dashed, points=True))
         panels.append(Panel(str(mdp), "gradients", "regret", lines, x_log=True, y_log=True))
@@ -80,9 +93,9 @@ def errors(table: pd.DataFrame) -> Chart:
         panel = Panel(str(name), "episode", "sampling error", lines, x_log=True, y_log=True, y_range=(1e-4, 8))
         panels.append(panel)
     totals = sampling_regret(table)
-    lines = []
+    lines, looks = [], _looks(unique(totals["sampler"]))
     for name, group in totals.groupby("sampler", sort=False):
-        colour = SAMPLERS[str(name)][0]
+        colour, _ = looks[str(name)]
         lines.append(series(f"{name}: bound", colour, group, "steps", "sampling", points=True))
         lines.append(series(f"{name}: regret", colour, group, "steps", "regret", points=True, dashed=True))
     guides = (float(totals["origin"].iloc[0]),)
@@ -99,13 +112,14 @@ def complexity(table: pd.DataFrame) -> Chart:
     """Gradients needed for a given total variation."""
     labels = {"condition": "condition number κ", "dimension": "dimension d", "error": "1 / total variation"}
     table = table.assign(_inverse=1 / table["error"])
+    looks = _looks(unique(table["scheme"]))
     panels = []
     for varied, x_label in labels.items():
         x = "_inverse" if varied == "error" else varied
         rows = table[table["varied"] == varied].sort_values(x, kind="stable")
         lines = []
         for name in unique(rows["scheme"]):
-            colour, dashed = SAMPLERS[name]
+            colour, dashed = looks[name]
             own = rows[rows["scheme"].astype(str) == name]
             lines.append(series(name, colour, own, x, "num_gradients", dashed=dashed, points=True))
         panels.append(Panel("", x_label, "gradients needed", lines, x_log=True, y_log=True))

@@ -85,7 +85,8 @@ def test_plot_skips_impossible_figures_unless_requested(capsys, studies):
     ("arguments", "message"),
     [
         (["--kind", "curvs"], "did you mean 'curves'?"),
-        (["--agents", "dnq"], "agents must be one of"),
+        (["--agents", "dnq", "-o", "x"], "agents must be one of"),
+        (["--agents", "dqn"], "--agents dqn needs --output; the study's own figures show all"),
         (["-o", "x.gif"], "output must be a folder or a file ending in .png, .pdf, .svg, got 'x.gif'"),
         (["-o", "x.png"], "one file holds one figure: choose one --kind of 'lengths', 'curves'"),
         (["-o", "x", "--json"], "--json prints and --output writes"),

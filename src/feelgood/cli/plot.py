@@ -1,6 +1,7 @@
 """`feelgood plot`."""
 
 import json
+import shlex
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ def plot_parser() -> ArgumentParser:
     parse = parser("plot")
     parse.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="folders of studies, drawn together")
     parse.add_argument("--kind", nargs="+", default=[], help="kinds of figure (default: all that the tables allow)")
-    parse.add_argument("--agents", nargs="+", default=[], help="agents to draw (default: all)")
+    parse.add_argument("--agents", nargs="+", default=[], help="agents to draw, with -o or --json (default: all)")
     parse.add_argument(
         "-o",
         "--output",
@@ -35,6 +36,8 @@ def plot(arguments: Sequence[str]) -> None:
     one_file = chosen.output is not None and chosen.output.suffix in _ENDINGS
     if chosen.json and chosen.output is not None:
         raise ValueError("--json prints and --output writes; choose one of them")
+    if chosen.agents and chosen.output is None and not chosen.json:
+        raise ValueError(f"--agents {shlex.join(chosen.agents)} needs --output; the study's own figures show all")
     if chosen.output is not None and chosen.output.suffix and not one_file and not chosen.output.is_dir():
         raise ValueError(
             f"output must be a folder or a file ending in {', '.join(_ENDINGS)}, got {str(chosen.output)!r}"

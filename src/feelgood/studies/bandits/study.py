@@ -61,7 +61,8 @@ class BanditsStudy(SeedOptions):
 
     def __post_init__(self):
         # Imported here because it loads JAX, which the help does not need.
-        from feelgood.studies.bandits.algorithms import ENTRIES, ON_DATA
+        from feelgood.bandits.datasets import check_installed
+        from feelgood.studies.bandits.algorithms import ENTRIES, ON_DATA, suits, usual
 
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
@@ -69,6 +70,12 @@ class BanditsStudy(SeedOptions):
         fill_in(self, {"problems": tuple(name for name in (*SYNTHETIC, *DATA_SETS) if name not in missing_data())})
         for name, choices in (("parts", PARTS), ("problems", PROBLEMS), ("algorithms", ENTRIES)):
             check_names(name, getattr(self, name), choices)
+        if "curves" in self.parts:
+            for name in self.problems:
+                if name in DATA:
+                    check_installed(name)
+            if not any(suits(each, name) for name in self.problems for each in self.algorithms or usual(name)):
+                raise ValueError(f"algorithms {self.algorithms!r} do not suit any of the problems {self.problems!r}")
         check_count("num_rounds", self.num_rounds, minimum=20)
         check_count("tuning_rounds", self.tuning_rounds, minimum=20)
         check_count("num_seeds", self.num_seeds, minimum=2)

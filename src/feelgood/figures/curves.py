@@ -13,6 +13,7 @@ from feelgood.statistics import (
     check_runs,
     diverged,
     final_scores,
+    finite_scores,
     layout,
     performance_profile,
     sample_efficiency,
@@ -30,7 +31,7 @@ def learning_curves(curves: pd.DataFrame) -> Chart:
     """
     check_runs(curves)
     columns = layout(curves)
-    table = curves.assign(_task=columns.task_names(curves))
+    table = curves.assign(_task=columns.task_names(curves), **{columns.score: finite_scores(curves, columns.score)})
     if "length" in columns.tasks:
         table = table.sort_values("length", kind="stable")
     has_theory = "constants" in columns.tasks and set(table["constants"]) == {"tuned", "theory"}

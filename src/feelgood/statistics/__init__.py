@@ -9,6 +9,8 @@ Examples:
   >>> statistics.check_runs(curves)  # nothing is wrong
   >>> statistics.layout(curves).score, statistics.diverged(curves)
   ('return', '')
+  >>> statistics.finite_scores(curves.assign(finite=curves["seed"] == 0), "return").tolist()[:4]  # seed 1 diverged
+  [0.0, 1.0, nan, nan]
   >>> scores = statistics.final_scores(curves)
   >>> scores["score"].tolist()
   [1.0, 3.0, 2.0, 4.0]
@@ -45,6 +47,7 @@ from feelgood.statistics.estimates import (
     check_runs,
     diverged,
     final_scores,
+    finite_scores,
     improvement,
     interquartile_mean,
     interval,
@@ -66,6 +69,7 @@ __all__ = [
     "check_runs",
     "diverged",
     "final_scores",
+    "finite_scores",
     "improvement",
     "interquartile_mean",
     "interval",

@@ -92,20 +92,24 @@ def layout(table: pd.DataFrame) -> Layout:
     return Layout(agent, tuple(name for name in _TASKS if name in table.columns), time, score)
 
 
-def _plain(curves: pd.DataFrame, columns: Layout) -> pd.DataFrame:
-    """The columns agent, task, seed, time and score, one row per run and time.
+def finite_scores(curves: pd.DataFrame, score: str) -> pd.Series:
+    """The column of scores, NaN where it or the parameters (`finite`) are not finite.
 
-    The score is NaN if it or the parameters (`finite`) are not finite; argmax returns an action even for NaN values.
+    With parameters that are NaN a run goes on to have returns: argmax is an action even for NaN values.
     """
-    score = curves[columns.score].astype(float)
-    is_finite = np.isfinite(score) & (curves["finite"].astype(bool) if "finite" in curves else True)
+    values = curves[score].astype(float)
+    return values.where(np.isfinite(values) & (curves["finite"].astype(bool) if "finite" in curves else True))
+
+
+def _plain(curves: pd.DataFrame, columns: Layout) -> pd.DataFrame:
+    """The columns agent, task, seed, time and score, see `finite_scores`, one row per run and time."""
     table = pd.DataFrame(
         {
             "agent": curves[columns.agent].astype(str),
             "task": columns.task_names(curves),
             "seed": curves["seed"],
             "time": curves[columns.time],
-            "score": score.where(is_finite),
+            "score": finite_scores(curves, columns.score),
         }
     )
     twice = table.duplicated(["agent", "task", "seed", "time"])

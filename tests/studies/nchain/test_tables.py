@@ -75,14 +75,14 @@ def curves():
 def test_a_summary_of_runs_worked_out_by_hand(curves):
     table = summarise(curves).set_index("length")
     row = table.loc[25]
-    scores = [8.0, 4.0, 0.0]
+    scores = [8.0, 4.0]  # seed 2 diverged
     assert row["seeds"] == 3
     assert row["score"] == pytest.approx(np.mean(scores))
     assert row["score_ci"] == pytest.approx(interval(scores)[1])
     # Seed 1 went right before it was trained.
     assert row["left_seeds"] == 2
-    assert row["left_score"] == pytest.approx(4.0)
-    assert row["left_score_ci"] == pytest.approx(interval([8.0, 0.0])[1])
+    assert row["left_score"] == pytest.approx(8.0)
+    assert np.isnan(row["left_score_ci"])  # of one seed
     assert row["training_success"] == pytest.approx(np.mean([105 / 120, 10 / 120, 0]))
     assert row["ever_succeeds"] == pytest.approx(2 / 3)
     assert row["median_first_success"] == np.median([1007, 33])
@@ -116,9 +116,9 @@ def test_figures_have_a_panel_for_each_length_and_a_line_for_each_agent(curves):
     assert [panel.title for panel in panels] == ["N = 25", "N = 50"]
     line = panels[0].series[0]
     assert line.x == list(range(0, 13_000, 1000))
-    assert line.y[-1] == pytest.approx((10 + 4 + 0) / 3, rel=1e-4)
+    assert line.y[-1] == pytest.approx((10 + 4) / 2, rel=1e-4)
     score = charts.lengths(summarise(curves)).panels[0].series[0]
-    assert dict(zip(score.x, score.y, strict=True)) == pytest.approx({25: 4.0, 50: 0.0})
+    assert dict(zip(score.x, score.y, strict=True)) == pytest.approx({25: 6.0, 50: 0.0})
 
 
 def test_the_best_agent_comes_first_by_its_published_name_and_ablations_come_apart():
@@ -173,3 +173,17 @@ def test_the_frontier_is_the_longest_chain_held_and_lengths_not_tried_are_dashes
     (panel,) = charts.frontier(table).panels
     line = panel.series[0]
     assert (line.name, line.x, line.y, panel.guides) == ("DQN", [25, 50, 100], [1, 0.45, 0.8], (0.8,))
+
+
+def test_returns_of_diverged_parameters_do_not_count():
+    lost = run(25, "dqn", 1, 0.0, [8.0] * 6 + [10.0] * 6, diverged_from=7)
+    table = pd.concat([run(25, "dqn", 0, 0.0, [4.0] * 12), run(25, "dqn", 2, 0.0, [6.0] * 12), lost])
+    (row,) = summarise(table).to_dict("records")
+    assert (row["seeds"], row["diverged"], row["score"], row["left_score"]) == (3, 1, 5.0, 5.0)
+    assert np.isfinite(row["score_ci"])
+    assert "Runs that diverged are left out of the scores." in as_markdown(summarise(table))
+    assert "left out" not in as_markdown(summarise(table[table["seed"] != 1]))
+    (panel,) = learning_curves(table).panels
+    assert panel.series[0].y == [0.0, *[6.0] * 6, *[5.0] * 6]
+    (panel,) = learning_curves(lost.assign(finite=False)).panels
+    assert panel.series[0].y == []

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from feelgood.figures.style import is_ablation, label
-from feelgood.statistics import interval
+from feelgood.statistics import finite_scores, interval
 from feelgood.studies.cells import OPTIMUM
 from feelgood.studies.nchain.charts import SYMBOLS
 from feelgood.studies.output import markdown_table, plus_minus
@@ -17,8 +17,9 @@ SHORT = (
 
 
 def per_seed(curves: pd.DataFrame) -> pd.DataFrame:
-    """One row per run: its score and further statistics."""
+    """One row per run: its score, NaN if it diverged, and further statistics."""
     rows = []
+    curves = curves.assign(**{"return": finite_scores(curves, "return")})
     for (length, agent, seed), run in curves.groupby(["length", "agent", "seed"], sort=False):
         run = run.sort_values("step")
         trained = run[run["step"] > 0]
@@ -29,7 +30,7 @@ def per_seed(curves: pd.DataFrame) -> pd.DataFrame:
                 "length": length,
                 "agent": agent,
                 "seed": seed,
-                "score": trained["return"].iloc[-10:].mean(),
+                "score": trained["return"].iloc[-10:].mean(skipna=False),
                 "starts_right": run["return"].iloc[0] >= 0.99 * OPTIMUM,
                 "training_success": trained["successes"].sum() / max(trained["episodes"].sum(), 1),
                 "first_success": reached.min() if len(reached) else np.nan,
@@ -41,7 +42,7 @@ def per_seed(curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def summarise(curves: pd.DataFrame) -> pd.DataFrame:
-    """One row per length and agent, with 95% confidence intervals over seeds.
+    """One row per length and agent, with 95% confidence intervals over seeds; diverged runs have no score.
 
     The columns are the paper's score (mean of the last ten evaluations), the score of seeds whose untrained network is
     not already optimal, the share of training episodes at the optimum, the share of runs that reach it in training and
@@ -51,8 +52,8 @@ def summarise(curves: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (length, agent), group in runs.groupby(["length", "agent"], sort=False):
         left = group[~group["starts_right"]]
-        score, error = interval(group["score"])
-        left_score, left_error = interval(left["score"])
+        score, error = interval(group["score"].dropna())
+        left_score, left_error = interval(left["score"].dropna())
         success, success_error = interval(group["training_success"])
         rows.append(
             {
@@ -83,10 +84,11 @@ def as_markdown(summary: pd.DataFrame) -> str:
         text += "\nAblations:\n\n" + _score_table(summary[ablated])
     seeds = int(summary["seeds"].min())
     text += f"\n{SHORT}\n" if summary["length"].max() <= LONGEST_SHORT else ""
+    lost = " Runs that diverged are left out of the scores." if summary["diverged"].any() else ""
     return (
         f"{text}\n± is a 95% confidence interval by Student's t. It is too narrow where nearly all seeds succeed or "
         f"nearly all fail: if all {seeds} seeds agree, up to {1 - 0.05 ** (1 / seeds):.1%} of all seeds may differ "
-        "(95%, exact).\n"
+        f"(95%, exact).{lost}\n"
     )
 
 

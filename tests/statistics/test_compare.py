@@ -36,6 +36,13 @@ def test_differences_and_wins_are_those_computed_by_hand(tmp_path):
     assert compare(read_side(f"{enough}:a"), read_side(f"{enough}:b")).notes == []
 
 
+def test_sides_of_one_name_are_named_by_their_places(tmp_path):
+    first = side(tmp_path, "first", dqn=[1.0, 2, 3, 4], iqn=[0.0] * 4)
+    second = side(tmp_path, "second", dqn=[1.0, 2, 3, 5], iqn=[0.0] * 4)
+    found = compare(read_side(f"{first}:dqn"), read_side(f"{second}:dqn"))
+    assert sentence(found).startswith(f"These runs do not separate {first}:dqn and {second}:dqn (")
+
+
 def test_one_run_a_side_has_no_interval_and_wins_nothing(tmp_path):
     place = side(tmp_path, "run", a={"x": [9.0], "y": [9.0, 9.1]}, b={"x": [1.0, 1.1], "y": [1.0, 1.1]})
     found = compare(read_side(f"{place}:a"), read_side(f"{place}:b"))

@@ -23,9 +23,10 @@ ALL = "all tasks"
 
 
 class Side(NamedTuple):
-    """One side of a comparison: name, final scores, columns, and the time at which its runs end."""
+    """One side of a comparison: name, place, final scores, columns, and the time at which its runs end."""
 
     name: str
+    place: str
     scores: pd.DataFrame
     columns: Layout
     end: float
@@ -59,7 +60,7 @@ def read_side(place: str, table: str | None = None) -> Side:
         check_choice(f"agent of {folder}", agent, sorted(names.unique()))
         curves = curves[names == agent]
     name = place if agent is None else agent
-    return Side(name, final_scores(curves), columns, float(curves[columns.time].max()))
+    return Side(name, place, final_scores(curves), columns, float(curves[columns.time].max()))
 
 
 def agents_of(folder: str, table: str | None = None) -> list[str]:
@@ -101,6 +102,8 @@ def compare(a: Side, b: Side) -> Comparison:
     Raises:
       ValueError: if the sides share no task or no kind of score, or if the agents to compare are ambiguous.
     """
+    if a.name == b.name:
+        a, b = (side._replace(name=side.place) for side in (a, b))
     if a.columns.score != b.columns.score:
         scores = f"{a.columns.score} in {a.name} and {b.columns.score} in {b.name}"
         raise ValueError(f"scores must be of one kind, got {scores}")

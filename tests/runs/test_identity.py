@@ -1,10 +1,14 @@
 """Functions and objects are identified by names and numbers, equally in every process."""
 
+import copy
 import logging
 import subprocess
 import sys
+from collections import deque
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -93,6 +97,26 @@ def test_keys_and_arrays_of_objects_count_by_their_contents():
     assert print_of(over(jax.random.key(0))) == print_of(over(jax.random.key(0))) != print_of(over(jax.random.key(1)))
     texts = lambda last: over(np.array(["a", last], object))
     assert print_of(texts("b")) == print_of(texts("b")) != print_of(texts("c"))
+
+
+def test_sets_ranges_paths_and_fractions_count_by_their_contents():
+    pairs = [
+        ({1}, {2}),
+        (frozenset({"a"}), frozenset({"b"})),
+        ({(1, "a"), (2, "b")}, {(1, "b"), (2, "a")}),
+        (range(3), range(4)),
+        (slice(3), slice(4)),
+        (deque([1, 2]), deque([2, 1])),
+        (Path("a"), Path("b")),
+        (Fraction(1, 2), Fraction(1, 3)),
+    ]
+    for one, other in pairs:
+        assert identity(one) == identity(copy.copy(one)) != identity(other)
+        assert identity(Plain(one)) == identity(Plain(copy.copy(one))) != identity(Plain(other))
+    assert identity({1}) != identity(frozenset({1}))
+    code = "from feelgood.runs.identity import identity; print(identity({'a', 'b', 'c', ('d', 'e')}))"
+    said = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)]
+    assert said[0].stdout == said[1].stdout == f"{identity({'a', 'b', 'c', ('d', 'e')})}\n"
 
 
 @dataclass

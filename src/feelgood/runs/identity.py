@@ -3,8 +3,11 @@
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Set
 from contextlib import suppress
+from numbers import Number
+from pathlib import PurePath
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -17,7 +20,7 @@ def identity(value: Any) -> Any:
 
     A function is identified by its qualified name, its defaults and the values that it closes over; an array by its
     numbers; a record or a dataclass by its class and fields; another object by its class and those of its attributes
-    that are numbers, text, arrays, functions or containers of these. Code and global variables do not count.
+    that are numbers, text, paths, arrays, functions or containers of these. Code and global variables do not count.
 
     Examples:
       >>> paying = lambda rewards: lambda action: rewards[action]
@@ -43,7 +46,11 @@ def _identity(value: Any, seen: dict[int, tuple[int, Any]], in_object: bool) -> 
         return _array(value, inner)
     if isinstance(value, Mapping):
         return [[inner(name), inner(item)] for name, item in value.items()]
-    if isinstance(value, list | tuple):
+    if isinstance(value, Set):
+        return [_name(type(value)), *sorted((_identity(item, dict(seen), in_object) for item in value), key=repr)]
+    if isinstance(value, Number | PurePath | range | slice):
+        return [_name(type(value)), repr(value)]
+    if isinstance(value, list | tuple | deque):
         return [_name(type(value)), *map(inner, value)]
     if isinstance(value, functools.partial):
         return [inner(part) for part in (value.func, value.args, value.keywords)]

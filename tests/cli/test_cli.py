@@ -334,6 +334,22 @@ def stopped(folder, **options):
     return spec
 
 
+def test_a_finished_study_is_not_run_again(capsys, monkeypatch, tmp_path):
+    words = ["run", "nchain", "--lengths", "5", "--agents", "dqn", "--output", str(tmp_path)]
+    spec = nchain.NChainStudy(lengths=(5,), agents=("dqn",), output=tmp_path)
+    with store.recorded(tmp_path, "nchain", spec):
+        (tmp_path / "summary.csv").write_text("score\n1\n")
+    ran = []
+    monkeypatch.setattr(run, "set_up_jax", lambda shares: None)
+    monkeypatch.setattr(nchain, "run", lambda options: ran.append(options) or [])
+    main(words)
+    said = f"nchain in {tmp_path} is finished already; to run it again, choose another folder or remove it\n"
+    assert (capsys.readouterr().out, ran) == (said, [])
+    (tmp_path / "summary.csv").unlink()  # made again
+    main(words)
+    assert ran == [spec]
+
+
 def test_resume_goes_on_with_the_same_options_in_a_folder_that_was_moved(capsys, monkeypatch, tmp_path):
     spec = stopped(tmp_path / "a", lengths=(5, 7), cold=("fg_ulmcdqn",), options=("form=paper",), ablate=False)
     (tmp_path / "a").rename(tmp_path / "b")

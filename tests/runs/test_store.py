@@ -175,7 +175,9 @@ def test_a_table_that_has_changed_since_its_study_finished_is_refused(tmp_path, 
         write(1.0)
     assert feelgood.load_results(tmp_path)["return"].tolist() == [1.0]
     write(2.0)
-    with pytest.raises(ValueError, match=r"has changed since its study finished: .*; restore it, or delete .*manifest"):
+    with pytest.raises(
+        ValueError, match=r"has changed since its study finished: .*; restore it, or delete it and run the same"
+    ):
         feelgood.load_results(tmp_path)
 
 

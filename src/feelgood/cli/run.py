@@ -94,7 +94,12 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
 
 
 def _run(name: str, options: Any, again: str) -> None:
-    """Sets JAX up and runs a study; `again` is the command that continues it."""
+    """Sets JAX up and runs a study that is not finished; `again` is the command that continues it."""
+    from feelgood.runs.store import is_finished
+
+    if is_finished(options.output, name, options):
+        print(f"{name} in {options.output} is finished already; to run it again, choose another folder or remove it")
+        return
     others = getattr(options, "num_processes", 1) > 1 or getattr(options, "engine", "local") != "local"
     set_up_jax(shares=others)
     with interruptible(again):

@@ -291,7 +291,7 @@ def _check_hash(file: Path) -> None:
     if known is not None and known != hashlib.sha256(file.read_bytes()).hexdigest():
         raise ValueError(
             f"table {file} has changed since its study finished: its SHA-256 is not the one in {path}; "
-            f"restore it, or delete {path} and run the same command ({manifest.get('command')}) to make it again"
+            f"restore it, or delete it and run the same command ({manifest.get('command')}) to make it again"
         )
 
 
@@ -323,8 +323,15 @@ def holds(output: Path, study: str, spec: Any) -> bool:
 
 
 def is_finished(output: Path, study: str, spec: Any) -> bool:
-    """Whether a folder holds this study with these options, finished."""
-    return holds(output, study, spec) and bool(read_manifest(output / "manifest.json").get("finished"))
+    """Whether a folder holds this study with these options, finished, and all tables as they were then."""
+    if not holds(output, study, spec):
+        return False
+    manifest = read_manifest(output / "manifest.json")
+    there, tables = manifest.get("spec"), manifest.get("tables")
+    reference = json.loads(json.dumps(getattr(spec, "reference", None), default=str))
+    if not manifest.get("finished") or (isinstance(there, dict) and there.get("reference") != reference):
+        return False
+    return not isinstance(tables, dict) or tables.items() <= _hashes(output).items()
 
 
 def _remove_partials(output: Path) -> None:

@@ -70,6 +70,48 @@ def test_the_place_of_results_does_not_make_them_another_study(tmp_path):
     assert manifest(tmp_path)["finished"] is True
 
 
+def test_tables_that_no_manifest_explains_are_not_overwritten(tmp_path):
+    (tmp_path / "curves.csv").write_text("mine")
+    files = {"curves.csv": "curves", "summary.csv": "scores", "README.md": "text"}
+    begun = store.recorded(tmp_path, "toy", Spec((1,), tmp_path), files=files)
+    with pytest.raises(ValueError, match=r"holds curves.csv but no manifest.json .*; choose another folder"), begun:
+        pytest.fail("began")
+    assert {path.name for path in tmp_path.iterdir()} <= {"curves.csv", ".lock"}
+    assert (tmp_path / "curves.csv").read_text() == "mine"
+    with store.recorded(tmp_path, "toy", Spec((1,), tmp_path), files={"other.csv": "other"}):
+        pass
+    with store.recorded(tmp_path, "toy", Spec((1,), tmp_path), files=files):  # the study's own tables
+        pass
+
+
+@dataclass(frozen=True)
+class Compared:
+    output: Path
+    reference: tuple[Path, ...] = ()
+
+
+def test_a_study_is_finished_while_its_tables_and_its_references_are_the_same(tmp_path):
+    spec = Compared(tmp_path)
+    assert not store.is_finished(tmp_path, "toy", spec)
+    with store.recorded(tmp_path, "toy", spec):
+        (tmp_path / "curves.csv").write_text("a\n1\n")
+        assert not store.is_finished(tmp_path, "toy", spec)
+    assert store.is_finished(tmp_path, "toy", spec)
+    assert not store.is_finished(tmp_path, "toy", Compared(tmp_path, (tmp_path / "theirs.csv",)))
+    (tmp_path / "curves.csv").write_text("a\n2\n")
+    assert not store.is_finished(tmp_path, "toy", spec)
+    (tmp_path / "curves.csv").unlink()
+    assert not store.is_finished(tmp_path, "toy", spec)
+
+
+def test_commands_for_folders_with_spaces_are_quoted(tmp_path):
+    folder = tmp_path / "my runs"
+    with pytest.raises(KeyboardInterrupt), store.recorded(folder, "toy", Spec((1,), folder)):
+        raise KeyboardInterrupt
+    with pytest.raises(ValueError, match=f"continue it with feelgood resume '{folder}'"):
+        store.load_results(folder)
+
+
 def test_fingerprints_of_different_facts_differ():
     assert store.fingerprint({"a": 1, "b": 2}, [3]) == store.fingerprint({"b": 2, "a": 1}, [3])
     others = [({"a": 1}, [3]), ({"a": 1, "b": 2}, [4]), ({"a": 1, "b": 2},), ([3], {"a": 1, "b": 2})]
@@ -305,8 +347,9 @@ def test_a_readme_that_somebody_has_edited_is_not_changed(tmp_path):
 
 
 def test_a_damaged_table_does_not_keep_a_study_from_going_on(tmp_path):
-    (tmp_path / "summary.csv").write_bytes(b"")
-    (tmp_path / "curves.parquet").write_bytes(b"PAR1 no more")
+    with store.recorded(tmp_path, "toy", Spec((1,), tmp_path), files=FILES):
+        (tmp_path / "summary.csv").write_bytes(b"")
+        (tmp_path / "curves.parquet").write_bytes(b"PAR1 no more")
     with store.recorded(tmp_path, "toy", Spec((1,), tmp_path), files=FILES):
         pass
     assert "- `curves.parquet`: all the curves\n" in (tmp_path / "README.md").read_text()

@@ -243,11 +243,18 @@ def recorded(
       A dictionary for facts that are known only after the work; they are added to the manifest.
 
     Raises:
-      ValueError: if the folder holds another study or other options, or if another process is writing to it.
+      ValueError: if the folder holds another study or other options, or tables and no manifest, or if another process
+        is writing to it.
     """
     path = output / "manifest.json"
     options, label = dataclasses.asdict(spec), _label(study, spec)
     with locked(output):
+        tables = [name for name in files or () if name.endswith((".csv", ".parquet")) and (output / name).exists()]
+        if tables and not path.exists():
+            raise ValueError(
+                f"output {output} holds {' and '.join(tables)} but no manifest.json that says which study wrote them; "
+                "choose another folder or remove it"
+            )
         if path.exists() and (there := read_manifest(path)).get("label") != label:
             why = _difference(there, study, options)
             raise ValueError(f"output {output} holds another study{why}; choose another folder or remove it")

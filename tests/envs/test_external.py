@@ -183,6 +183,10 @@ class Endless(Continuous):
             "env 'Pendulum-v1' must have discrete actions, one gymnasium.spaces.Discrete, got Box",
         ),
         (lambda: gym_environment("NoSuchTask-v1"), "env 'NoSuchTask-v1' cannot be made: [^(]*$"),
+        (
+            lambda: gym_environment("FrozenLake-v1", map_name="8x9"),
+            "settings of env 'FrozenLake-v1' do not fit: KeyError: '8x9'$",
+        ),
         (lambda: gym_environment("venture"), r"env 'venture' cannot be made: .* \(Atari games have names as in atari:"),
         (
             lambda: gym_environment("ALE/NoSuchGame-v5"),

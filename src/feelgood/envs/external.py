@@ -200,6 +200,11 @@ def gym_environment(name: str, *, vectorization: str = "sync", **settings: Any) 
             is_game = name.startswith("ALE/") or not re.search(r"-v\d+$", name)
             hint = " (Atari games have names as in atari:venture)" if is_game else ""
             raise ValueError(f"env {name!r} cannot be made: {str(error).splitlines()[0]}{hint}") from error
+        except Exception as error:  # of the environment's own code
+            if not settings or isinstance(error, ImportError | TypeError):
+                raise
+            why = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise ValueError(f"settings of env {name!r} do not fit: {why}") from error
 
     environment = vector_environment(make, name)
     with contextlib.closing(gymnasium.make(name, **settings)) as one:

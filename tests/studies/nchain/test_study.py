@@ -33,7 +33,7 @@ from feelgood.training import Curves, FunctionalConfig, Record
             {"agents": ("dqn", "lmcdqn"), "cold": ("dqn",)},
             r"cold must be one of 'fg_ulmcdqn', .*, 'langevin_dqn', got 'dqn'",
         ),
-        ({"ablate": True}, r"agents, to ablate, must be one of .*, got 'steady_fg_ulmcdqn'"),
+        ({"ablate": True}, "ablate needs steady_fg_ulmcdqn among the agents, got fg_ulmcdqn, ulmcdqn, dqn"),
         ({"num_steps": -1000}, "num_steps must be a whole number of at least 1000, got -1000"),
         ({"num_steps": 1500}, "num_steps must be a multiple of 1000, got 1500"),
         ({"num_seeds": -1}, "num_seeds must be a whole number of at least 1, got -1"),

@@ -111,8 +111,8 @@ class NChainStudy(CellOptions):
         check_names("agents", self.agents, GRIDS)
         check_names("cold", self.cold, [name for name in GRIDS if "inverse_temperature" in GRIDS[name]])
         check_names("cold", self.cold, self.agents)
-        if self.ablate:
-            check_choice("agents, to ablate,", "steady_fg_ulmcdqn", self.agents)
+        if self.ablate and "steady_fg_ulmcdqn" not in self.agents:
+            raise ValueError(f"ablate needs steady_fg_ulmcdqn among the agents, got {', '.join(self.agents)}")
         if len(set(self.lengths)) < len(self.lengths):
             raise ValueError(f"lengths must not repeat, got {self.lengths!r}")
         check_budget(self.num_steps, self.num_seeds)

@@ -46,3 +46,8 @@ def test_the_folder_can_be_continued_and_is_not_overwritten_by_another(finished)
     with pytest.raises(ValueError, match="holds another study"):
         samplers.run(SamplersStudy(num_chains=65, num_steps=8, output=folder))
     pd.testing.assert_frame_equal(pd.read_csv(folder / "distances.csv"), before)
+
+
+def test_a_seed_beyond_32_bits_is_refused_by_its_name():
+    with pytest.raises(ValueError, match="seed must be at most 4294967295, got 99999999999999999999"):
+        SamplersStudy(seed=99999999999999999999)

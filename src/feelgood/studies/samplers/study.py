@@ -24,7 +24,7 @@ class SamplersStudy:
     def __post_init__(self):
         check_count("num_chains", self.num_chains)
         check_count("num_steps", self.num_steps)
-        check_count("seed", self.seed, minimum=0)
+        check_count("seed", self.seed, minimum=0, maximum=2**32 - 1)
 
 
 FILES = {

@@ -15,10 +15,11 @@ LONG = ("agent", "study")  # they train
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.slow if kind in LONG else ()) for kind in KINDS])
 def test_a_skeleton_and_its_test_work(kind, tmp_path, capsys, monkeypatch):
     name = f"new_{kind}"
-    main(["new", kind, name, "-o", str(tmp_path)])
-    files = [tmp_path / f"{name}.py", tmp_path / f"test_{name}.py"]
-    assert capsys.readouterr().out == "".join(f"wrote {file}\n" for file in files) + f"next: pytest {files[1]}\n"
-    monkeypatch.syspath_prepend(tmp_path)
+    folder = tmp_path / "my code"
+    main(["new", kind, name, "-o", str(folder)])
+    files = [folder / f"{name}.py", folder / f"test_{name}.py"]
+    assert capsys.readouterr().out == "".join(f"wrote {file}\n" for file in files) + f"next: pytest '{files[1]}'\n"
+    monkeypatch.syspath_prepend(folder)
     try:
         tests = inspect.getmembers(importlib.import_module(f"test_{name}"), inspect.isfunction)
         own = [test for title, test in tests if title.startswith("test_")]

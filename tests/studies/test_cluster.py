@@ -341,10 +341,11 @@ def test_a_lost_head_is_reported_with_the_command_that_continues(fake_ray, monke
         monkeypatch.setattr(cluster, "time", SimpleNamespace(monotonic=lambda: next(clock)))
         message = (
             rf"^the Ray cluster at {address} was lost \(its head does not answer: .*refused\); finished tables and "
-            rf"checkpoints are kept; to continue on a running cluster: feelgood resume {tmp_path}$"
+            rf"checkpoints are kept; to continue on a running cluster: feelgood resume '{tmp_path}/my runs'$"
         )
-        with pytest.raises(ConnectionError, match=message), cluster.on_ray(tmp_path / "cells", "") as remote:
-            carry_out([counting(0, [])], tmp_path / "cells", remote)
+        cells = tmp_path / "my runs" / "cells"
+        with pytest.raises(ConnectionError, match=message), cluster.on_ray(cells, "") as remote:
+            carry_out([counting(0, [])], cells, remote)
         assert cluster.SECONDS_WITHOUT_HEAD <= next(clock) < 60  # when Ray would end this process
 
 

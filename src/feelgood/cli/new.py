@@ -2,6 +2,7 @@
 
 import keyword
 import re
+import shlex
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
@@ -46,4 +47,4 @@ def new(arguments: Sequence[str]) -> None:
     for path, text in texts.items():
         path.write_text(text.replace("my_name", chosen.name).replace("MyName", class_name), "utf-8")
         print(f"wrote {path}")
-    print(f"next: pytest {chosen.output / f'test_{chosen.name}.py'}")
+    print(f"next: pytest {shlex.quote(str(chosen.output / f'test_{chosen.name}.py'))}")

@@ -7,6 +7,7 @@ scripts. Text from names and manifests is escaped.
 import base64
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
@@ -164,7 +165,7 @@ def _head(run: _Run, index: int) -> str:
 def _figure(run: _Run, chart: Chart, number: int) -> str:
     rows = len(run.tables[chart.table])
     behind = {"table": f"{chart.table}, {rows:,} rows", **run.behind.lines}
-    again = f"feelgood plot {' '.join(map(str, run.folders))} --kind {chart.kind}"
+    again = f"feelgood plot {shlex.join(map(str, run.folders))} --kind {chart.kind}"
     return (
         f'<section class="block" id="chart-{number}" data-chart="{number}" data-kind="{escape(chart.kind)}">'
         f"<h2>{escape(chart.title)}</h2><p>{escape(chart.note)}</p>"

@@ -169,7 +169,7 @@ def _why_empty(folder: Path) -> str:
     if not folder.is_dir():
         return ": there is no such folder"
     if (folder / "manifest.json").exists() and not read_study(folder)["finished"]:
-        return f" yet: its study is unfinished (continue it with feelgood resume {folder})"
+        return f" yet: its study is unfinished (continue it with feelgood resume {shlex.quote(str(folder))})"
     return ": it has no table"
 
 

@@ -7,6 +7,7 @@ task that is lost with its node, or stopped with the leading process, continues 
 import importlib
 import os
 import secrets
+import shlex
 import signal
 import socket
 import sys
@@ -264,7 +265,7 @@ class _Head:
     def _lost(self, why: str) -> ConnectionError:
         return ConnectionError(
             f"the Ray cluster at {self._address} was lost ({why}); finished tables and checkpoints are kept; "
-            f"to continue on a running cluster: feelgood resume {self._folder.parent}"
+            f"to continue on a running cluster: feelgood resume {shlex.quote(str(self._folder.parent))}"
         )
 
 

@@ -96,6 +96,13 @@ def test_plot_refuses_in_a_sentence(capsys, studies, arguments, message):
     assert message in refused(capsys, "plot", studies["nchain"], *arguments)
 
 
+@pytest.mark.parametrize("command", ["plot", "report"])
+def test_a_folder_is_not_drawn_twice(capsys, studies, command, tmp_path):
+    folder, again = studies["nchain"], studies["nchain"] / ".." / "nchain"
+    said = refused(capsys, command, folder, again, "-o", tmp_path / "x.html" if command == "report" else tmp_path)
+    assert said == f"feelgood: folders must be different, got {folder} twice\n"
+
+
 def test_compare_prints_a_table_a_sentence_and_its_weaknesses(capsys, studies):
     out = printed(capsys, "compare", f"{studies['atari']}:iqn", f"{studies['atari']}:fg_ulmcdqn")
     lines = out.splitlines()

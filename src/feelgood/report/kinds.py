@@ -77,7 +77,11 @@ def overlaid(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
     Runs of an agent with the same settings and different seeds are joined. If an agent has other settings in another
     folder, or a table has the same run of it in both, its name gets that of its folder: "dqn in first". The same holds
     for algorithms and samplers.
+
+    Raises:
+      ValueError: if a folder is given twice.
     """
+    check_different(folders)
     if len(folders) == 1:
         return tables_of(folders[0])
     found = [_with_agent(folder, tables_of(folder)) for folder in folders]
@@ -95,6 +99,14 @@ def overlaid(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
         ambiguous = differing | {name for (name, *_), count in counts.items() if count > 1}
         together[kind] = pd.concat([_renamed(table, ambiguous, name) for name, table in parts], ignore_index=True)
     return together
+
+
+def check_different(folders: Sequence[Path]) -> None:
+    """Requires folders that are all different."""
+    counts = Counter(folder.resolve() for folder in folders)
+    for folder in folders:
+        if counts[folder.resolve()] > 1:
+            raise ValueError(f"folders must be different, got {folder} twice")
 
 
 def _with_agent(folder: Path, tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from feelgood.figures.chart import Chart, plain
-from feelgood.report.kinds import available, make_chart, overlaid
+from feelgood.report.kinds import available, check_different, make_chart, overlaid
 from feelgood.report.provenance import Provenance, joined, provenance, study_of
 from feelgood.report.tables import best, breakable, scores_table, table_of
 from feelgood.runs.machine import version_of
@@ -43,10 +43,11 @@ def build_report(folders: Sequence[Path], title: str | None = None) -> str:
       title: title of the page; if not given, the names of the studies, and agents and environments of training runs.
 
     Raises:
-      ValueError: if a folder has nothing to show.
+      ValueError: if a folder has nothing to show, or is given twice.
     """
     if not folders:
         raise ValueError("a report needs at least one folder, got none")
+    check_different(folders)
     training = [folder for folder in folders if study_of(folder) == "train"]
     groups = [[folder] for folder in folders if folder not in training]
     groups.insert(folders.index(training[0]) if training else 0, training)

@@ -10,7 +10,7 @@ from scipy import stats
 
 from feelgood.cli.train import TrainOptions
 from feelgood.figures import draw as figures
-from feelgood.figures.chart import Chart, Panel, Series, numbers
+from feelgood.figures.chart import RANDOM, Chart, Heat, Panel, Series, numbers, strongest
 from feelgood.figures.style import colours_of, label
 from feelgood.report.kinds import MAKERS, available, make_chart, overlaid, tables_of
 from feelgood.report.page import build_report
@@ -236,6 +236,23 @@ def test_a_sweep_keeps_points_that_diverged():
     figures.draw(chart)
     with pytest.raises(ValueError, match="needs a point with a score, got none: runs of every point diverged"):
         make_chart("sweep", {"sweep": table.assign(score=np.nan)})
+
+
+def test_a_heat_map_is_legible_if_all_scores_are_equal_and_its_labels_are_long():
+    def drawn(names, score):
+        heat = Heat(names, ["1"], [[score] * len(names)], 1.0, 1.0)
+        return figures.draw(Chart("sweep", "", "", "sweep", [Panel("", "x", "y", heat=heat)])).axes[0]
+
+    axes = drawn(["0.001", "0.003"], 1.0)
+    assert {text.get_color() for text in axes.texts} == {"white"}  # the colour of the lowest score is dark
+    assert {text.get_rotation() for text in axes.get_xticklabels()} == {0}
+    assert {text.get_rotation() for text in drawn(["0.001"] * 5, 1.0).get_xticklabels()} == {40}
+
+
+def test_random_actions_are_never_the_best_agent():
+    ends = {"a": 1.0, "b": 2.0, RANDOM: 3.0}
+    panel = Panel("", "x", "y", [Series(name, "#112233", [0, 1], [0, end]) for name, end in ends.items()])
+    assert [one.strong for one in strongest([panel])[0].series] == [False, True, False]
 
 
 def test_zero_has_a_place_on_a_logarithmic_axis(tables):

@@ -10,6 +10,9 @@ import pandas as pd
 from feelgood.figures.style import LOOKS, colours_of, is_ablation, label
 from feelgood.statistics import mean_band
 
+RANDOM = "random actions"
+"""Name of the level that agents are compared with."""
+
 
 class Series(NamedTuple):
     """A curve.
@@ -142,7 +145,7 @@ def strongest(panels: Sequence[Panel], *, lowest: bool = False) -> list[Panel]:
     counts: dict[str, int] = {}
     ranks: dict[str, list[int]] = {}
     for panel in panels:
-        ends = {one.name: [y for y in one.y if np.isfinite(y)] for one in panel.series}
+        ends = {one.name: [y for y in one.y if np.isfinite(y)] for one in panel.series if one.name != RANDOM}
         order = sorted({values[-1] for values in ends.values() if values}, reverse=not lowest)
         for name, values in ends.items():
             counts[name] = counts.get(name, 0) + len(values)

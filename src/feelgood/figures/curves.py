@@ -5,7 +5,18 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from feelgood.figures.chart import Chart, Panel, Series, mean_series, numbers, series, series_of, strongest, unique
+from feelgood.figures.chart import (
+    RANDOM,
+    Chart,
+    Panel,
+    Series,
+    mean_series,
+    numbers,
+    series,
+    series_of,
+    strongest,
+    unique,
+)
 from feelgood.figures.style import COLOURS, colours_of, label
 from feelgood.statistics import (
     Layout,
@@ -69,7 +80,7 @@ def _random(rows: pd.DataFrame, columns: Layout) -> list[Series]:
     if "random_return" not in rows or rows["random_return"].isna().all():
         return []
     ends = numbers([rows[columns.time].min(), rows[columns.time].max()])
-    return [Series("random actions", COLOURS["grey"], ends, numbers([rows["random_return"].mean()] * 2), dashed=True)]
+    return [Series(RANDOM, COLOURS["grey"], ends, numbers([rows["random_return"].mean()] * 2), dashed=True)]
 
 
 def _lost(curves: pd.DataFrame, what: str = "are left out") -> str:

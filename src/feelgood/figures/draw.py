@@ -15,6 +15,7 @@ from feelgood.figures.style import STYLE
 
 _COLUMNS = 5
 _MOST_PLACES = 8
+_MOST_LETTERS = 18  # below a heat-map; more are slanted
 # Labels at the ends of curves, in shares of the height: the gap between two, and the farthest that one may be moved.
 _GAP, _FAR = 0.06, 0.2
 
@@ -135,10 +136,13 @@ def _heat(axes: Axes, panel: Panel, handles: dict[str, Artist]) -> None:
     assert panel.heat is not None
     z = np.array(panel.heat.z, float)
     axes.imshow(z, vmin=panel.heat.low, vmax=panel.heat.high, cmap="viridis", aspect="auto", origin="lower")
-    axes.set_xticks(range(len(panel.heat.x)), list(panel.heat.x))
+    slant: Any = (
+        {"rotation": 40, "ha": "right"} if sum(map(len, panel.heat.x)) + len(panel.heat.x) > _MOST_LETTERS else {}
+    )
+    axes.set_xticks(range(len(panel.heat.x)), list(panel.heat.x), **slant)
     axes.set_yticks(range(len(panel.heat.y)), list(panel.heat.y))
-    middle = (panel.heat.low + panel.heat.high) / 2
+    half = (panel.heat.high - panel.heat.low) / 2
     for i, j in np.ndindex(*z.shape):
         if np.isfinite(z[i, j]):
-            ink = "white" if z[i, j] < middle else "black"
+            ink = "black" if half > 0 and z[i, j] - panel.heat.low >= half else "white"
             axes.text(j, i, f"{z[i, j]:.3g}", ha="center", va="center", color=ink, fontsize=6.5)

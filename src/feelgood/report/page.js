@@ -169,7 +169,7 @@
       const top = f.top + row * (y.length - 1 - i), known = value !== null && Number.isFinite(value);
       const c = known ? heatColour((value - low) / (high - low || 1)) : [127, 127, 127];
       const rect = svg("rect", { x: f.left + cell * j + 1, y: top + 1, width: cell - 2, height: row - 2, rx: 4, fill: `rgb(${c})`, "fill-opacity": known ? 1 : 0.15 });
-      rect.append(svg("title", {}, `${panel.x_label} ${x[j]}${panel.y_label ? `, ${panel.y_label} ${y[i]}` : ""}: ${known ? exact(value) : "not run"}`));
+      rect.append(svg("title", {}, `${panel.x_label} ${x[j]}${panel.y_label ? `, ${panel.y_label} ${y[i]}` : ""}: ${known ? exact(value) : "no score"}`));
       const ink = 0.299 * c[0] + 0.587 * c[1] + 0.114 * c[2] > 140 ? "#111" : "#fff";
       const text = svg("text", { x: f.left + cell * (j + 0.5), y: top + row / 2 + 4, "text-anchor": "middle", "pointer-events": "none" }, known ? short(value) : "");
       text.style.fill = ink;

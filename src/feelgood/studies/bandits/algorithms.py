@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from feelgood import bandits
 from feelgood.bandits import Algorithm, Bandit, FeelGood, Model, Training, datasets
 from feelgood.studies.bandits import released
-from feelgood.studies.bandits.study import DATA
 
 Hyper = Mapping[str, Any]
 
@@ -151,7 +150,7 @@ ON_DATA = ("lin_ucb", "lin_ts", "epsilon_greedy", *NEURAL)
 
 def usual(problem_name: str) -> tuple[str, ...]:
     """The algorithms of a problem if none are named."""
-    return ON_DATA if problem_name in DATA else (*LINEAR, *RELEASED, *LOGISTIC)
+    return ON_DATA if problem_name in datasets.SOURCES else (*LINEAR, *RELEASED, *LOGISTIC)
 
 
 def suits(algorithm: str, problem_name: str) -> bool:
@@ -207,7 +206,7 @@ def grid(algorithm: str, problem_name: str) -> Mapping[str, Sequence[float]]:
             "weight": (0.1, 1.0, 10.0),
             "epsilon": (0.01, 0.05, 0.2, 0.5),
         }
-    if problem_name in DATA:
+    if problem_name in datasets.SOURCES:
         own |= {
             "heat": (0.0003, 0.001, 0.003, 0.01, 0.03),
             "ridge": (0.05, 0.25, 1.0, 4.0, 16.0),

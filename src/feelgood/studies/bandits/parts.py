@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +15,11 @@ from feelgood.pairs import grid_points
 from feelgood.parallel import over_devices
 from feelgood.samplers import diagnostics
 from feelgood.studies.bandits.algorithms import ENTRIES, NEURAL, constants, grid, problem, suits, usual
-from feelgood.studies.bandits.study import BanditsStudy
 from feelgood.studies.engine import Plan, short_table
 from feelgood.studies.seeds import tuning_range
+
+if TYPE_CHECKING:
+    from feelgood.studies.bandits.study import BanditsStudy
 
 WEIGHTS = {  # by the exponent p of λ_t = λ·(1 + t)^−p
     0.0: (0.0, 0.003, 0.01, 0.03, 0.1, 0.3),
@@ -65,7 +67,7 @@ def _measured(algorithm: str, name: str, num_rounds: int, points: Sequence[Mappi
 # Curves.
 
 
-def _curves(study: BanditsStudy) -> list[Plan]:
+def _curves(study: "BanditsStudy") -> list[Plan]:
     return [
         _curve(study, name, algorithm)
         for name in study.problems
@@ -74,14 +76,14 @@ def _curves(study: BanditsStudy) -> list[Plan]:
     ]
 
 
-def _curve(study: BanditsStudy, name: str, algorithm: str) -> Plan:
+def _curve(study: "BanditsStudy", name: str, algorithm: str) -> Plan:
     best, words = yield from _tuned(study, name, algorithm)
     facts = [best, study.num_rounds, study.seed_list, 1]
     table = yield from short_table(f"curve-{name}-{algorithm}", facts, _curve_table, study, name, algorithm, best)
     return table.assign(setting=", ".join(words.values()))
 
 
-def _tuned(study: BanditsStudy, name: str, algorithm: str) -> Plan:
+def _tuned(study: "BanditsStudy", name: str, algorithm: str) -> Plan:
     """The settings with the least regret on tuning seeds, and each in words."""
     own, base = grid(algorithm, name), ENTRIES[algorithm].base
     taken, words = {}, {}
@@ -106,19 +108,19 @@ def _in_words(key: str, value: float, choices: Sequence[float]) -> str:
     return f"{key} {value:g}" + (" (edge)" if edge else "")
 
 
-def _tuning_runs(study: BanditsStudy, algorithm: str) -> tuple[int, Sequence[int]]:
+def _tuning_runs(study: "BanditsStudy", algorithm: str) -> tuple[int, Sequence[int]]:
     """Rounds and seeds of tuning: at most 2,000 and four for networks, whose grids are large and rounds slow."""
     seeds = tuning_range(study)
     return (min(study.tuning_rounds, 2000), seeds[:4]) if algorithm in NEURAL else (study.tuning_rounds, seeds)
 
 
-def _tuning_table(study: BanditsStudy, name: str, algorithm: str, points: Sequence[Mapping[str, float]]):
+def _tuning_table(study: "BanditsStudy", name: str, algorithm: str, points: Sequence[Mapping[str, float]]):
     num_rounds, seeds = _tuning_runs(study, algorithm)
     regret = _measured(algorithm, name, num_rounds, points, seeds)[:, :, -1]
     return pd.DataFrame(points).assign(regret=np.where(np.isfinite(regret), regret, np.inf).mean(-1))
 
 
-def _curve_table(study: BanditsStudy, name: str, algorithm: str, hyper: Mapping[str, float]):
+def _curve_table(study: "BanditsStudy", name: str, algorithm: str, hyper: Mapping[str, float]):
     seeds, marks = study.seed_list, _marks(study.num_rounds)
     regret = _measured(algorithm, name, study.num_rounds, [hyper], seeds)[0]
     return pd.DataFrame(
@@ -135,18 +137,18 @@ def _curve_table(study: BanditsStudy, name: str, algorithm: str, hyper: Mapping[
 # Regret against the feel-good weight, with exact draws and with a chain.
 
 
-def _weights(study: BanditsStudy) -> list[Plan]:
+def _weights(study: "BanditsStudy") -> list[Plan]:
     heats = (0.25, 0.03)
     cells = [*itertools.product(("exact",), heats, WEIGHTS), *itertools.product(("lmc",), heats, (0.0,))]
     return [_weight(study, *cell) for cell in cells]
 
 
-def _weight(study: BanditsStudy, draws: str, heat: float, decay: float) -> Plan:
+def _weight(study: "BanditsStudy", draws: str, heat: float, decay: float) -> Plan:
     facts = [WEIGHTS[decay], study.num_rounds, study.seed_list, 1]
     return short_table(f"weights-{draws}-{heat}-{decay}", facts, _weight_table, study, draws, heat, decay)
 
 
-def _weight_table(study: BanditsStudy, draws: str, heat: float, decay: float):
+def _weight_table(study: "BanditsStudy", draws: str, heat: float, decay: float):
     bandit, _ = problem("linear-20d")
     num_rounds, seeds = min(study.num_rounds, 2000), study.seed_list[:50]
 
@@ -193,17 +195,17 @@ _SAMPLERS: dict[str, tuple[Callable[..., Any], Callable[..., Any], bool]] = {
 }
 
 
-def _errors(study: BanditsStudy) -> list[Plan]:
+def _errors(study: "BanditsStudy") -> list[Plan]:
     return [_error(study, name, steps) for name in _SAMPLERS for steps in (ERROR_STEPS if name != "exact" else (0,))]
 
 
-def _error(study: BanditsStudy, name: str, steps: int) -> Plan:
+def _error(study: "BanditsStudy", name: str, steps: int) -> Plan:
     facts = [study.num_rounds, study.seed_list, 1]
     word = name.replace(", ", "-").replace("/", "")
     return short_table(f"errors-{word}-{steps}", facts, _error_table, study, name, steps)
 
 
-def _error_table(study: BanditsStudy, name: str, steps: int):
+def _error_table(study: "BanditsStudy", name: str, steps: int):
     """A row for each marked round: the mean sampling error over a few runs, and the mean regret over all seeds."""
     bandit, _ = problem("linear-20d")
     num_rounds, seeds, num_laws = min(study.num_rounds, 2000), study.seed_list[:50], 4
@@ -235,4 +237,4 @@ def _error_table(study: BanditsStudy, name: str, steps: int):
     )
 
 
-PLANS: dict[str, Callable[[BanditsStudy], list[Plan]]] = {"curves": _curves, "weights": _weights, "errors": _errors}
+PLANS: dict[str, Callable[["BanditsStudy"], list[Plan]]] = {"curves": _curves, "weights": _weights, "errors": _errors}

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +15,10 @@ from feelgood.linear.errors import feel_good_error, stage_error
 from feelgood.pairs import grid_points
 from feelgood.parallel import over_devices
 from feelgood.studies.engine import Plan, short_table
-from feelgood.studies.regret.study import RegretStudy
 from feelgood.studies.seeds import tuning_range
+
+if TYPE_CHECKING:
+    from feelgood.studies.regret.study import RegretStudy
 
 # Sizes of the hypercube instance at which exponents are measured; the first is the base of both.
 DIMENSIONS = (5, 3, 4, 7)
@@ -52,7 +55,7 @@ def _regrets(mdp, algorithm: str, num_episodes: int, scales: Sequence[Mapping[st
     return np.asarray(regret).reshape(len(scales), len(seeds), num_episodes)
 
 
-def _tuned(study: RegretStudy, mdp_name: str, algorithm: str) -> Plan:
+def _tuned(study: "RegretStudy", mdp_name: str, algorithm: str) -> Plan:
     """Part of a plan: the scales with the least regret on tuning seeds."""
     grid = ALGORITHMS[algorithm].grid
     if not grid:
@@ -66,7 +69,7 @@ def _tuned(study: RegretStudy, mdp_name: str, algorithm: str) -> Plan:
     return {name: float(best[name]) for name in grid}
 
 
-def _tuning_table(study: RegretStudy, mdp_name: str, algorithm: str, points: Sequence[Mapping[str, float]]):
+def _tuning_table(study: "RegretStudy", mdp_name: str, algorithm: str, points: Sequence[Mapping[str, float]]):
     regret = _regrets(mdps.SUITE[mdp_name](), algorithm, study.num_episodes, points, tuning_range(study))
     return pd.DataFrame(points).assign(regret=regret.sum(-1).mean(-1))
 
@@ -90,11 +93,11 @@ def _tidy(regret, seeds, **labels):
     )
 
 
-def _curves(study: RegretStudy) -> list[Plan]:
+def _curves(study: "RegretStudy") -> list[Plan]:
     return [_curve(study, *pair) for pair in itertools.product(study.mdps, study.algorithms)]
 
 
-def _curve(study: RegretStudy, mdp_name: str, algorithm: str) -> Plan:
+def _curve(study: "RegretStudy", mdp_name: str, algorithm: str) -> Plan:
     choices = {"tuned": (yield from _tuned(study, mdp_name, algorithm))}
     if ALGORITHMS[algorithm].grid:
         choices["theory"] = ALGORITHMS[algorithm].theory
@@ -103,7 +106,7 @@ def _curve(study: RegretStudy, mdp_name: str, algorithm: str) -> Plan:
     return (yield from short_table(name, facts, _curve_table, study, mdp_name, algorithm, choices))
 
 
-def _curve_table(study: RegretStudy, mdp_name: str, algorithm: str, choices: Mapping[str, Mapping[str, float]]):
+def _curve_table(study: "RegretStudy", mdp_name: str, algorithm: str, choices: Mapping[str, Mapping[str, float]]):
     seeds = study.seed_list
     mdp = mdps.SUITE[mdp_name]()
     regret = _regrets(mdp, algorithm, study.num_episodes, list(choices.values()), seeds)
@@ -115,32 +118,32 @@ def _curve_table(study: RegretStudy, mdp_name: str, algorithm: str, choices: Map
     )
 
 
-def _exponents(study: RegretStudy) -> list[Plan]:
+def _exponents(study: "RegretStudy") -> list[Plan]:
     """Regret on hypercubes of several d and H, with scales tuned at the base size; T = HK is equal for all H."""
     settings = [(d, HORIZONS[0]) for d in DIMENSIONS] + [(DIMENSIONS[0], h) for h in HORIZONS[1:]]
     return [_exponent(study, algorithm, *sizes) for algorithm, sizes in itertools.product(study.algorithms, settings)]
 
 
-def _exponent(study: RegretStudy, algorithm: str, dimension: int, horizon: int) -> Plan:
+def _exponent(study: "RegretStudy", algorithm: str, dimension: int, horizon: int) -> Plan:
     scales = yield from _tuned(study, "hypercube", algorithm)
     facts = [scales, study.num_episodes, study.seeds or study.num_seeds, NUM_UPDATES]
     name = f"exponents-{algorithm}-{dimension}-{horizon}"
     return (yield from short_table(name, facts, _exponent_table, study, algorithm, dimension, horizon, scales))
 
 
-def _exponent_table(study: RegretStudy, algorithm: str, dimension: int, horizon: int, scales: Mapping[str, float]):
+def _exponent_table(study: "RegretStudy", algorithm: str, dimension: int, horizon: int, scales: Mapping[str, float]):
     num_episodes = study.num_episodes * HORIZONS[0] // horizon
     seeds = study.seed_list
     regret = _regrets(mdps.hypercube(dimension, horizon), algorithm, num_episodes, [scales], seeds)[0]
     return _tidy(regret, seeds, algorithm=algorithm, dimension=dimension, horizon=horizon)
 
 
-def _budget(study: RegretStudy) -> list[Plan]:
+def _budget(study: "RegretStudy") -> list[Plan]:
     """Regret of Algorithm 1 by sampler and gradients per stage and episode, with weights tuned for exact sampling."""
     return [_spend(study, *pair) for pair in itertools.product(study.mdps, _SAMPLERS)]
 
 
-def _spend(study: RegretStudy, mdp_name: str, sampler: str) -> Plan:
+def _spend(study: "RegretStudy", mdp_name: str, sampler: str) -> Plan:
     scales = yield from _tuned(study, mdp_name, "ase_exact")
     num_episodes = study.num_episodes // 2
     facts = [_SAMPLERS[sampler], scales, BUDGETS, num_episodes, study.seeds or study.num_seeds]
@@ -170,7 +173,7 @@ def _budget_table(seeds: Sequence[int], num_episodes: int, mdp_name: str, sample
     return pd.concat(rows)
 
 
-def _errors(study: RegretStudy) -> list[Plan]:
+def _errors(study: "RegretStudy") -> list[Plan]:
     """δ of every episode by sampler and steps, with the corollary's weights on the random linear MDP."""
     num_episodes, seeds = min(study.num_episodes, 300), study.seed_list[:8]
     facts = [ERROR_STEPS, num_episodes, study.seeds or len(seeds)]
@@ -239,7 +242,7 @@ def _error_table(name: str, num_episodes: int, seeds: Sequence[int]):
     return pd.concat(rows)
 
 
-def _complexity(study: RegretStudy) -> list[Plan]:
+def _complexity(study: "RegretStudy") -> list[Plan]:
     return [short_table(f"complexity-{name}", [], _complexity_table, name) for name in complexity.SCHEMES]
 
 
@@ -248,7 +251,7 @@ def _complexity_table(name: str):
     return pd.DataFrame(rows).merge(pd.DataFrame(complexity.exponents(rows)), on=["scheme", "varied"])
 
 
-PLANS: dict[str, Callable[[RegretStudy], list[Plan]]] = {
+PLANS: dict[str, Callable[["RegretStudy"], list[Plan]]] = {
     "curves": _curves,
     "exponents": _exponents,
     "budget": _budget,

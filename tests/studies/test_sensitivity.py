@@ -27,7 +27,7 @@ def test_bad_input_is_refused_in_one_sentence(settings, message):
 
 def test_agents_have_the_varied_setting_and_every_value_is_tried_once():
     assert all(name in ZOO[agent].hyper for agent in AGENTS for name in VALUES)
-    assert len(set(sensitivity.points())) == sum(map(len, VALUES.values()))
+    assert len(set(sensitivity.POINTS)) == sum(map(len, VALUES.values()))
 
 
 def test_each_point_changes_one_number_and_its_score_is_reported_under_it(tmp_path, fake_runs):

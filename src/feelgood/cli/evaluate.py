@@ -3,9 +3,8 @@
 import json
 import sys
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from feelgood.cli.parsing import parser
 from feelgood.cli.work import set_up_jax
@@ -50,19 +49,14 @@ def evaluate(arguments: Sequence[str]) -> None:
             print(f"returns {' '.join(f'{value:g}' for value in returns)}")
     if chosen.json:
         print(json.dumps(found[0] if len(found) == 1 else found, indent=2))
-    for (agent, env), means in _grouped(found).items():
+    groups: dict[tuple[str, str], list[float]] = {}
+    for each in found:
+        groups.setdefault((each["agent"], each["env"]), []).append(each["mean"])
+    for (agent, env), means in groups.items():
         if len(means) > 1 and not chosen.json:
             middle = sum(means) / len(means)
             span = f"({_number(min(means))} to {_number(max(means))})"
             print(f"{agent} in {env}: {_number(middle)} over {len(means)} policies {span}")
-
-
-def _grouped(found: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[float]]:
-    """Mean returns by agent and environment."""
-    groups: dict[tuple[str, str], list[float]] = {}
-    for each in found:
-        groups.setdefault((each["agent"], each["env"]), []).append(each["mean"])
-    return groups
 
 
 def _number(value: float) -> str:

@@ -18,7 +18,7 @@ import pandas as pd
 
 from feelgood.figures.chart import Chart, plain
 from feelgood.report.kinds import available, check_different, make_chart, overlaid
-from feelgood.report.provenance import Provenance, joined, provenance, study_of
+from feelgood.report.provenance import Provenance, joined, provenance
 from feelgood.report.tables import best, breakable, scores_table, table_of
 from feelgood.runs.machine import version_of
 
@@ -48,7 +48,7 @@ def build_report(folders: Sequence[Path], title: str | None = None) -> str:
     if not folders:
         raise ValueError("a report needs at least one folder, got none")
     check_different(folders)
-    training = [folder for folder in folders if study_of(folder) == "train"]
+    training = [folder for folder in folders if provenance(folder).study == "train"]
     groups = [[folder] for folder in folders if folder not in training]
     groups.insert(folders.index(training[0]) if training else 0, training)
     runs = _named([_read(group) for group in groups if group])

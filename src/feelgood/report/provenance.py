@@ -101,12 +101,6 @@ def provenance(folder: Path) -> Provenance:
     )
 
 
-def study_of(folder: Path) -> str | None:
-    """The name of the study in a folder; None if it is unknown."""
-    path = folder / "manifest.json"
-    return _field(read_manifest(path), "study", str) or None if path.exists() else None
-
-
 def joined(parts: Sequence[Provenance]) -> Provenance:
     """The provenance of several runs as one: different values of a fact are listed one after the other."""
     first = parts[0]

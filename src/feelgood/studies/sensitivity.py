@@ -15,6 +15,7 @@ VALUES: dict[str, tuple[float, ...]] = {
     "feel_good_weight": (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
     "friction": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
 }
+POINTS = [(name, value) for name, values in VALUES.items() for value in values]
 AGENTS = ("fg_ulmcdqn", "steady_fg_ulmcdqn")
 
 
@@ -40,11 +41,6 @@ class SensitivityStudy(CellOptions):
         check_budget(self.num_steps, self.num_seeds)
 
 
-def points() -> list[tuple[str, float]]:
-    """All pairs of a hyper-parameter and a value."""
-    return [(name, value) for name, values in VALUES.items() for value in values]
-
-
 FILES = {
     "sensitivity.csv": "a row per agent, hyper-parameter and value: scores with 95% confidence intervals over seeds",
     **figure_files("sensitivity", "score against each hyper-parameter"),
@@ -55,12 +51,12 @@ def plan(study: SensitivityStudy, agent: str) -> Plan:
     """Runs one agent at all points; returns a summary of each point."""
     from feelgood.studies.nchain import tables as results
 
-    values = [{name: value} for name, value in points()]
+    values = [{name: value} for name, value in POINTS]
     cell = Cell(f"nchain-{study.length}", agent, "sensitivity", values, study.seed_list, study.num_steps)
     table = yield from one_table(cell, study.seeds_per_task)
     return [
         results.summarise(table[table["point"] == i]).assign(parameter=name, value=value)
-        for i, (name, value) in enumerate(points())
+        for i, (name, value) in enumerate(POINTS)
     ]
 
 

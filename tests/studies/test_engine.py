@@ -11,7 +11,7 @@ import pytest
 
 from feelgood.figures import style
 from feelgood.studies import cluster, frontier
-from feelgood.studies.cells import Cell, cell_task, tables_of
+from feelgood.studies.cells import Cell, tables_of
 from feelgood.studies.engine import Engine, EngineOptions, Task, carry_out, local
 from feelgood.studies.frontier import FrontierStudy
 from feelgood.studies.nchain import study as nchain
@@ -132,6 +132,12 @@ def test_cells_cut_by_seeds_are_put_together_in_the_same_order(fake_runs, tmp_pa
     assert whole["seed"].tolist() == [seed for _ in POINTS for seed in range(3, 8) for _ in range(2)]
 
 
+def task_of(cell):
+    """The only task of a cell."""
+    (task,) = next(tables_of([cell]))
+    return task
+
+
 def test_cells_with_other_seeds_or_in_other_places_have_other_files():
     cells = [
         Cell("nchain-5", "dqn", "report", [{}], range(3), 1000),
@@ -141,12 +147,12 @@ def test_cells_with_other_seeds_or_in_other_places_have_other_files():
         Cell("nchain-5", "dqn", "tune-0", [{}], range(3), 1000),
         Cell("nchain-5", "dqn", "report", [{}], range(3), 2000),
     ]
-    assert len({cell_task(cell).file for cell in cells}) == len(cells)
-    assert cell_task(cells[0]).file == cell_task(Cell("nchain-5", "dqn", "report", [{}], [0, 1, 2], 1000)).file
+    assert len({task_of(cell).file for cell in cells}) == len(cells)
+    assert task_of(cells[0]).file == task_of(Cell("nchain-5", "dqn", "report", [{}], [0, 1, 2], 1000)).file
 
 
 def test_a_cell_can_travel_to_another_machine():
-    run = cell_task(Cell("nchain-5", "dqn", "report", [{"step_size": 0.1}], range(3), 1000)).run
+    run = task_of(Cell("nchain-5", "dqn", "report", [{"step_size": 0.1}], range(3), 1000)).run
     assert pickle.loads(pickle.dumps(run)).args == run.args
 
 

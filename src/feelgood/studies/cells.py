@@ -131,11 +131,6 @@ def _digest(cell: Cell) -> str:
     return fingerprint(whole, list(cell.seeds), dataclasses.asdict(config), dataclasses.asdict(options))
 
 
-def cell_task(cell: Cell) -> Task:
-    """The task of running a cell."""
-    return task_of(cell.name, _digest(cell), partial(_run, cell))
-
-
 def tables_of(cells: Sequence[Cell], seeds_per_task: int | None = None) -> Generator[Sequence[Task], list, list]:
     """Part of a plan: requests cells and returns a table for each.
 
@@ -150,7 +145,8 @@ def tables_of(cells: Sequence[Cell], seeds_per_task: int | None = None) -> Gener
     import pandas as pd
 
     parts = [_split(cell, seeds_per_task) for cell in cells]
-    tables = iter((yield [cell_task(part) for of_cell in parts for part in of_cell]))
+    whole = [part for of_cell in parts for part in of_cell]
+    tables = iter((yield [task_of(part.name, _digest(part), partial(_run, part)) for part in whole]))
     own = [list(itertools.islice(tables, len(of_cell))) for of_cell in parts]
     return [
         each[0] if len(each) == 1 else pd.concat(each).sort_values("point", kind="stable", ignore_index=True)

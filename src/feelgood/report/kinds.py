@@ -1,5 +1,6 @@
 """Every kind of chart, and the tables that each is made from."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
@@ -103,9 +104,9 @@ def overlaid(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
 
 def check_different(folders: Sequence[Path]) -> None:
     """Requires folders that are all different."""
-    counts = Counter(folder.resolve() for folder in folders)
+    counts = Counter(map(os.path.realpath, folders))
     for folder in folders:
-        if counts[folder.resolve()] > 1:
+        if counts[os.path.realpath(folder)] > 1:
             raise ValueError(f"folders must be different, got {folder} twice")
 
 

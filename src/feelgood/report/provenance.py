@@ -1,6 +1,7 @@
 """Provenance of a run: its command, options, versions and machine, as text."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -45,7 +46,7 @@ def _field(manifest: dict[str, Any], name: str, kind: type) -> Any:
 def provenance(folder: Path) -> Provenance:
     """Reads the provenance from a folder's manifest; without a manifest only the folder's name is known."""
     path = folder / "manifest.json"
-    name = folder.resolve().name
+    name = Path(os.path.realpath(folder)).name
     if not path.exists():
         unknown = {"folder": str(folder), "manifest": "none: it is not known how these results were made"}
         return Provenance(None, name, "results", "A folder with tables and no manifest.", {}, unknown, None, None)

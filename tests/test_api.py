@@ -353,7 +353,7 @@ def test_runs_inside_xla_are_stopped_and_go_on_from_their_folder(inside, compile
         said = capsys.readouterr().err
         again = train()  # nothing is left to do
     assert said.startswith(f"continuing from {tmp_path / 'runs.checkpoint'}\n")
-    assert "nchain-4 dqn: seed 8, step 100, return " in said
+    assert "nchain-4 dqn: 2 seeds, step 100, mean return " in said
     # Rows from before the stop are reported again, so that a table made of reports is complete.
     assert told == [(step, seed) for step in (0, 50, 100) for seed in (7, 8)]
     pd.testing.assert_frame_equal(feelgood.load_results(tmp_path), inside.curve)

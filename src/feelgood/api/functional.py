@@ -38,7 +38,7 @@ def functional_config(spec: AgentSpec, given: Mapping[str, Any]) -> FunctionalCo
             raise ValueError(f"num_steps must be a multiple of train_frequency = {frequency}, got {num_steps}")
         defaults["evaluation_period"] = min(periods, key=lambda n: abs(n - num_steps / NUM_EVALUATIONS))
     config = config_of(FunctionalConfig, defaults, given)
-    if config.learning_starts > config.num_steps:
+    if "learning_starts" in given and config.learning_starts > config.num_steps:
         raise ValueError(
             f"learning_starts must be at most num_steps = {config.num_steps}, got {config.learning_starts}"
         )

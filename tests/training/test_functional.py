@@ -314,6 +314,50 @@ def test_an_evaluation_counts_no_reward_after_the_end_of_its_episode():
     assert one.evaluate(jax.random.key(0), one.init(jax.random.key(1), {}), {}) == 3
 
 
+def test_one_of_several_chains_acts_in_each_episode_and_all_learn_from_minibatches_of_their_own():
+    """Each chain of the spy has a number of its own, which is its action."""
+
+    def make(spaces, hyper):
+        agent = spy(NUM_UPDATES, explore=lambda key, state, *_: state.frozen)(spaces, hyper)
+        number = lambda key: jax.random.randint(key, (), 0, 256, jnp.int32)
+        return agent._replace(init=lambda key: agent.init(key)._replace(frozen=number(key)))
+
+    one = trainer(counter(), make, dataclasses.replace(SPIED, num_chains=3, num_steps=80, capacity=80))
+    state, advance = jax.jit(one.init)(jax.random.key(1), {}), jax.jit(one.advance)
+    for chunk in range(4):
+        state, _ = advance(state, {}, jnp.int32(chunk))
+    stored = state.replay.data
+    episodes, actions = np.asarray(stored.observation) // 100, np.asarray(stored.action)
+    numbers = [set(actions[episodes == episode].tolist()) for episode in np.unique(episodes)]
+    assert len(numbers) == 12
+    assert all(len(each) == 1 for each in numbers)
+    assert set.union(*numbers) == set(np.asarray(state.agent.frozen).tolist())
+    assert (state.agent.sampler.params == 150).all()  # gradient steps of each
+    slots = np.asarray(state.agent.sampler.memory["batch"].slot)
+    assert slots.shape == (3, NUM_UPDATES, BATCH_SIZE)
+    assert not any((slots[i] == slots[j]).all(-1).any() for i, j in ((0, 1), (0, 2), (1, 2)))
+
+
+def test_evaluations_follow_all_chains():
+    """The chains of the spy take one arm or the other; over many episodes each has the same share."""
+
+    def make(spaces, hyper):
+        agent = spy(exploit=lambda key, state, *_: state.frozen)(spaces, hyper)
+        number = lambda key: jax.random.randint(key, (), 0, 2, jnp.int32)
+        return agent._replace(init=lambda key: agent.init(key)._replace(frozen=number(key)))
+
+    config = FunctionalConfig(
+        num_steps=10, evaluation_period=10, capacity=10, num_evaluation_episodes=4000, num_chains=3
+    )
+    one = trainer(two_armed().environment, make, config)
+    state = jax.jit(one.init)(jax.random.key(0), {})
+    arms = np.asarray(state.agent.frozen)
+    assert len(set(arms.tolist())) == 2
+    score = jax.jit(lambda state: one.evaluate(jax.random.key(1), state, {}))(state)
+    # The arms give −1 and 1, so the mean of 4,000 episodes has a standard error of at most 1/√4000.
+    assert abs(score - np.where(arms == 1, 1, -1).mean()) < 4 / np.sqrt(4000)
+
+
 REAL = FunctionalConfig(
     num_steps=100,
     learning_starts=10,

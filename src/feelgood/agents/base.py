@@ -49,7 +49,7 @@ class Agent(NamedTuple):
     Attributes:
       init: `key -> state`.
       begin: `key -> context`, drawn at the start of each episode and kept until its end (for example the active
-        member).
+        member), a pytree of arrays.
       explore: `(key, state, context, observation, progress) -> action` in training; `progress` in [0, 1] is the share
         of the budget used.
       exploit: `(key, state, context, observation) -> action` in evaluation.
@@ -67,9 +67,9 @@ class Agent(NamedTuple):
     """
 
     init: Callable[[PRNGKey], AgentState]
-    begin: Callable[[PRNGKey], Array]
-    explore: Callable[[PRNGKey, AgentState, Array, Any, Scalar], Array]
-    exploit: Callable[[PRNGKey, AgentState, Array, Any], Array]
+    begin: Callable[[PRNGKey], Any]
+    explore: Callable[[PRNGKey, AgentState, Any, Any, Scalar], Array]
+    exploit: Callable[[PRNGKey, AgentState, Any, Any], Array]
     look_ahead: Callable[[PRNGKey, AgentState, Any], Any]
     update: Callable[[PRNGKey, AgentState, Any, Scalar, Any], tuple[AgentState, Info]]
     sync: Callable[[AgentState], AgentState]

@@ -1,4 +1,5 @@
-"""Agents made from other agents: random episodes until a reward is found, returns and observations of bounded size."""
+"""Agents made from other agents: several chains, random episodes until a reward is found, returns and observations of
+bounded size."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +9,49 @@ import jax
 import jax.numpy as jnp
 
 from feelgood.agents.base import Agent, AgentState
-from feelgood.typing import PRNGKey
+from feelgood.checks import check_count
+from feelgood.typing import Array, PRNGKey
+
+
+def one_chain_an_episode(agent: Agent, num_chains: int) -> Agent:
+    """Acts by one of several chains of an agent, drawn for each episode, in training and in evaluation.
+
+    The chains are a leading axis of the agent's state; the training loop updates each with its own minibatches
+    (`num_chains` of `feelgood.training.FunctionalConfig`). They start at different draws of the prior and have
+    different noise, so together they are draws from the posterior, as members of an ensemble are. The other functions
+    of the agent are for one chain.
+
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import agents
+      >>> agent = one_chain_an_episode(agents.make_agent("ulmcdqn", agents.Spaces((4,), num_actions=2)), 3)
+      >>> state, key = agent.init(jax.random.key(0)), jax.random.key(1)
+      >>> jax.tree.leaves(state.sampler.params)[0].shape[0], int(agent.begin(key)[0]) in range(3)
+      (3, True)
+      >>> agent.exploit(key, state, agent.begin(key), jnp.ones(4)).shape
+      ()
+    """
+    check_count("num_chains", num_chains)
+    if num_chains == 1:
+        return agent
+    chain_of = lambda state, chain: jax.tree.map(lambda leaf: leaf[chain], state)
+
+    def init(key: PRNGKey) -> AgentState:
+        return jax.vmap(agent.init)(jax.random.split(key, num_chains))
+
+    def begin(key: PRNGKey) -> tuple[Array, Any]:
+        key_chain, key_context = jax.random.split(key)
+        return jax.random.randint(key_chain, (), 0, num_chains), agent.begin(key_context)
+
+    def explore(key, state, context, observation, progress):
+        chain, context = context
+        return agent.explore(key, chain_of(state, chain), context, observation, progress)
+
+    def exploit(key, state, context, observation):
+        chain, context = context
+        return agent.exploit(key, chain_of(state, chain), context, observation)
+
+    return agent._replace(init=init, begin=begin, explore=explore, exploit=exploit, is_random=True)
 
 
 def restless(agent: Agent, num_actions: int, patience: int = 1000) -> Agent:

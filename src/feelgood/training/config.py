@@ -29,6 +29,8 @@ class TrainingConfig:
         agents with priorities ignore it.
       priority_exponent: α of prioritised sampling, for agents with priorities.
       importance_exponent: β of the importance weights at the start of such a run; it rises linearly to 1 at the end.
+      num_chains: independent chains, each with its own minibatches; they share one replay. On functional environments
+        one of them, drawn for the episode, acts; external environments are divided among them.
     """
 
     num_steps: int
@@ -44,6 +46,7 @@ class TrainingConfig:
     recent_share: float = 0.0
     priority_exponent: float = 0.6
     importance_exponent: float = 0.4
+    num_chains: int = 1
 
     def __post_init__(self):
         for field in fields(self):
@@ -142,8 +145,6 @@ class ExternalConfig(TrainingConfig):
       max_evaluation_steps: evaluation episodes are cut off after this number of steps.
       num_stagger_turns: each environment is reset once at its own step within its first `num_stagger_turns` steps, so
         that environments do not run in lockstep. This needs environments that can be reset one by one.
-      num_chains: independent chains. Each has its own minibatches and acts in its own share of the environments; they
-        share one replay.
       num_draws: positions of each chain that act at the same time, at most one for each environment. The oldest acting
         draw is replaced by the chain's current parameters; before the first gradient step the draws come from the
         prior. With 1, all environments follow the current parameters: they behave nearly alike, and their behaviour
@@ -164,7 +165,6 @@ class ExternalConfig(TrainingConfig):
     num_groups: int = 3
     max_evaluation_steps: int = 27_000
     num_stagger_turns: int = 500
-    num_chains: int = 1
     num_draws: int = 50
     draw_steps: int = 50
 

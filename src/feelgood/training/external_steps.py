@@ -107,7 +107,7 @@ def external_steps(
         key_batches, key_updates = jax.random.split(jax.random.fold_in(key, count))
         agent, num_blocks = agent_at(hyper, progress), count // config.updates_per_block
         where = (agent, replay, config, state, lanes.frames)
-        return learn(key_batches, key_updates, *where, num_blocks, progress, config.num_chains)
+        return learn(key_batches, key_updates, *where, num_blocks, progress)
 
     return ExternalSteps(
         jax.jit(init),

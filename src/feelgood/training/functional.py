@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from feelgood.agents import Agent, AgentState, Spaces, check_values, constant
+from feelgood.agents import Agent, AgentState, Spaces, check_values, constant, one_chain_an_episode
 from feelgood.envs import Environment, Step, check_environment
 from feelgood.envs.base import observation_bound
 from feelgood.replay import Replay, ReplayState, Transition, replay
@@ -28,7 +28,7 @@ class Episode(NamedTuple):
     environment: Any
     observation: Any
     first_observation: Any
-    context: Array
+    context: Any
     return_: Array
 
 
@@ -131,6 +131,7 @@ def trainer(
     storage = _storage(environment, config)
     spaces = spaces_of(environment)
     num_blocks = config.evaluation_period // config.train_frequency
+    acting = lambda agent: one_chain_an_episode(agent, config.num_chains)
 
     def init(key: PRNGKey, hyper: Any) -> RunState:
         agent = make_agent(spaces, schedule(hyper, 0.0))
@@ -138,10 +139,11 @@ def trainer(
         key_init, key_begin, key_run = jax.random.split(key, 3)
         data = storage.replay_of(agent).init()
         totals = () if tally is None else tally.init
+        agent = acting(agent)
         return RunState(key_run, agent.init(key_init), _begin(key_begin, environment, agent), data, totals)
 
     def evaluate(key: PRNGKey, run: RunState, hyper: Any) -> Array:
-        agent = make_agent(spaces, hyper)
+        agent = acting(make_agent(spaces, hyper))
         play = lambda key: _play_episode(key, environment, agent, run.agent, max_steps)
         if not (agent.is_random or spec.is_random):
             return play(key)
@@ -152,8 +154,9 @@ def trainer(
         key_next, key_collect, key_batches, key_updates = jax.random.split(run.key, 4)
         progress = index * config.train_frequency / config.num_steps
         agent = make_agent(spaces, schedule(hyper, progress))
+        start, num_steps = (run.agent, run.episode), config.train_frequency
         episode, (transitions, ended, returns, states) = _collect(
-            key_collect, environment, agent, run.agent, run.episode, config.train_frequency, progress, storage.store
+            key_collect, environment, acting(agent), *start, num_steps, progress, storage.store
         )
         ring = storage.replay_of(agent)
         data = ring.add_batch(run.replay, transitions)

@@ -33,7 +33,6 @@ def learn(
     data: Any,
     num_blocks: Scalar,
     progress: Scalar,
-    num_chains: int = 1,
 ) -> tuple[AgentState, Any, Array]:
     """Does one block of `config.updates_per_block` gradient steps.
 
@@ -43,12 +42,11 @@ def learn(
       agent: the agent.
       replay: the functions of the replay.
       config: settings of the run.
-      state: the agent's state, with a leading axis if there are several chains.
+      state: the agent's state, with a leading axis if the run has several chains.
       data: the state of the replay; all chains share it.
       num_blocks: blocks before this one. It decides when the target is due, and must be the same for all runs of a
         `vmap`.
       progress: share of the budget used, in [0, 1].
-      num_chains: independent chains, each with its own minibatches.
 
     Returns:
       The agent's state, the new `priorities` of the replay, and the mean of the potential over the block.
@@ -84,10 +82,10 @@ def learn(
         state, (potentials, priorities) = jax.lax.scan(learn_stretch, state, inputs)
         return state, jnp.mean(potentials), batches.slot, priorities
 
-    if num_chains == 1:
+    if config.num_chains == 1:
         state, potential, slots, priorities = learn_chain(key_batches, key_updates, state)
     else:
-        each = lambda key: jax.random.split(key, num_chains)
+        each = lambda key: jax.random.split(key, config.num_chains)
         state, potential, slots, priorities = jax.vmap(learn_chain)(each(key_batches), each(key_updates), state)
     if agent.priorities is not None:
         data = replay.prioritise(data, slots.ravel(), priorities.ravel())

@@ -23,6 +23,8 @@ class Options:
         one with Adam's bias correction of its moving averages and with one momentum: in underdamped samplers P averages
         gradients already, so m does not (α₁ = 0). "bounded": the corrected one, where the drift of each array has a
         root mean square of at most a; see `bound` of `feelgood.samplers.adaptive_bias`.
+      matched_noise: whether the noise of the adaptive samplers fits their drift, so that they keep their law and it is
+        large for parameters that had few gradients; see `feelgood.samplers.adaptive_underdamped`.
       num_members: number of ensemble members; if None, 20 for ensemble_dqn and 10 for bootstrapped_dqn.
       init: initial weights. "torch": PyTorch's. "unbiased": PyTorch's with zero biases; see
         `feelgood.networks.zero_biases`. "he": He's, with zero biases; see `feelgood.networks.he_weights`.
@@ -41,6 +43,7 @@ class Options:
     hidden: Sequence[int] = (32, 32)
     double: bool = False
     form: Form = "released"
+    matched_noise: bool = False
     num_members: int | None = None
     init: Init = "torch"
     network: Literal["auto", "mlp", "nature"] = "auto"
@@ -63,7 +66,7 @@ class Options:
             object.__setattr__(self, "num_members", int(self.num_members))
         check_count("num_atoms", self.num_atoms, minimum=2)
         check_positive("v_max", self.v_max)
-        for name in ("double", "prioritized", "noisy_evaluation"):
+        for name in ("double", "matched_noise", "prioritized", "noisy_evaluation"):
             check_kind(name, getattr(self, name), bool, "True or False")
         object.__setattr__(self, "num_atoms", int(self.num_atoms))
         object.__setattr__(self, "hidden", tuple(int(width) for width in self.hidden))

@@ -84,13 +84,14 @@ def _agent(
 
 
 def _bias(hyper: Hyper, options: Options) -> dict[str, Any]:
-    """Arguments of `adaptive_bias`."""
+    """Arguments of the samplers with the adaptive bias."""
     paper = options.form == "paper"
     form = {
         "second_decay": 0.99 if paper else 0.999,
         "epsilon_in_root": paper,
         "corrected": options.form in ("corrected", "bounded"),
         "bound": 1.0 if options.form == "bounded" else math.inf,
+        "matched_noise": options.matched_noise,
     }
     return {"bias_factor": hyper["bias_factor"], "epsilon": hyper["bias_epsilon"], **form}
 

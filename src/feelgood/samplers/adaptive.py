@@ -1,6 +1,12 @@
 """The adaptive bias, and the samplers with it in their drift: those of FG-ULMCDQN, ULMCDQN and Adam LMCDQN.
 
 The bias a · m ⊘ √(v + ε) is added to the gradient; m and v are moving averages of the gradient and of its square.
+
+Matched noise. Where m is close to the gradient, the drift is D ⊙ ∇U with D = 1 + a ⊘ √(v + ε), so the bias is a
+preconditioner. The samplers' noise has the same size for all parameters, which does not fit this drift. With
+`matched_noise` it is multiplied by √D. If v is constant and α₁ = 0, the chain then keeps exp(−β·U) to first order in τ;
+with a momentum P, D is the inverse of a mass, and P has the law N(0, D/β). The noise counts: a parameter that has not
+had a gradient yet, such as the value of a cell that was never visited, has v = 0 and noise √(1 + a/√ε) times as large.
 """
 
 import math
@@ -11,7 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from feelgood import noise
-from feelgood.checks import check_choice, check_finite, check_fraction, check_positive
+from feelgood.checks import check_choice, check_finite, check_fraction, check_non_negative, check_positive
 from feelgood.samplers.base import Sampler, first_order, like, widen
 from feelgood.samplers.langevin import langevin, thermal_noise
 from feelgood.samplers.schedules import StepSize, schedulable
@@ -98,11 +104,34 @@ def adaptive_bias(
         if corrected:
             count = optax.safe_increment(count)
             whole_m, whole_v = 1 - jnp.asarray(first_decay) ** count, 1 - jnp.asarray(second_decay) ** count
-        root = (lambda v: jnp.sqrt(v + epsilon)) if epsilon_in_root else (lambda v: jnp.sqrt(v) + epsilon)
-        towards = lambda g, m, v: shorten(g + bias_factor * (m / whole_m) / root(v / whole_v))
+        root = lambda v: _root(v / whole_v, epsilon, epsilon_in_root)
+        towards = lambda g, m, v: shorten(g + bias_factor * (m / whole_m) / root(v))
         return like(jax.tree.map(towards, gradient, m, v), given), AdaptiveBiasState(m, v, count)
 
     return optax.GradientTransformation(init, update)
+
+
+def _root(v: Array, epsilon: Scalar, epsilon_in_root: bool) -> Array:
+    """The denominator of the bias."""
+    return jnp.sqrt(v + epsilon) if epsilon_in_root else jnp.sqrt(v) + epsilon
+
+
+def _matched(
+    noise: Params,
+    state: AdaptiveBiasState,
+    bias_factor: Scalar,
+    *,
+    second_decay: Scalar = 0.99,
+    epsilon: Scalar = 1e-8,
+    epsilon_in_root: bool = True,
+    corrected: bool = False,
+    **others: Any,
+) -> Params:
+    """Multiplies noise by √D of the drift with the bias in `state`; the settings are those of `adaptive_bias`."""
+    del others
+    whole = 1 - jnp.asarray(second_decay) ** state.count if corrected else 1.0
+    match = lambda xi, v: xi * jnp.sqrt(1 + bias_factor / _root(v / whole, epsilon, epsilon_in_root))
+    return jax.tree.map(match, noise, state.second_moment)
 
 
 @schedulable
@@ -111,6 +140,7 @@ def adam_langevin(
     inverse_temperature: Scalar = 1.0,
     *,
     bias_factor: Scalar = 1.0,
+    matched_noise: bool = False,
     normal: Normal = noise.normal,
     **settings: Any,
 ) -> Sampler:
@@ -125,6 +155,7 @@ def adam_langevin(
       step_size: τ > 0, or a schedule: a function of the number of steps taken.
       inverse_temperature: β > 0; infinity leaves out the noise.
       bias_factor: a, any finite number.
+      matched_noise: whether the noise is multiplied by √(1 + a ⊘ √(v + ε)), so that it fits the drift; then a ≥ 0.
       normal: the generator of standard normals.
       **settings: the other arguments of `adaptive_bias`.
 
@@ -141,7 +172,19 @@ def adam_langevin(
       Ishfaq et al. (2024), "Provable and practical: efficient exploration in RL via Langevin Monte Carlo".
     """
     drift = adaptive_bias(bias_factor, **settings)
-    return langevin(step_size, inverse_temperature, drift=drift, normal=normal)
+    if not matched_noise:
+        return langevin(step_size, inverse_temperature, drift=drift, normal=normal)
+    check_non_negative("bias_factor with matched_noise", bias_factor)
+    check_positive("inverse_temperature", inverse_temperature, infinite=True)
+
+    def update(gradient, state: AdaptiveBiasState, params, *, key: PRNGKey, **extra):
+        del extra
+        direction, state = drift.update(gradient, state)
+        xi = _matched(thermal_noise(key, params, inverse_temperature, normal), state, bias_factor, **settings)
+        noise_scale = jnp.sqrt(2 * jnp.asarray(step_size))
+        return jax.tree.map(lambda g, x: -step_size * g + noise_scale * x, direction, xi), state
+
+    return first_order(drift.init, update)
 
 
 class AdaptiveUnderdampedState(NamedTuple):
@@ -159,6 +202,7 @@ def adaptive_underdamped(
     *,
     bias_factor: Scalar = 1.0,
     noise_in: Literal["momentum", "params"] = "momentum",
+    matched_noise: bool = False,
     normal: Normal = noise.normal,
     **settings: Any,
 ) -> Sampler:
@@ -178,6 +222,7 @@ def adaptive_underdamped(
       inverse_temperature: β > 0; infinity leaves out the noise.
       bias_factor: a, any finite number.
       noise_in: "momentum" as in the paper, or "params" as in its released code.
+      matched_noise: whether the noise is multiplied by √(1 + a ⊘ √(v + ε)), so that it fits the drift; then a ≥ 0.
       normal: the generator of standard normals.
       **settings: the other arguments of `adaptive_bias`.
 
@@ -194,6 +239,8 @@ def adaptive_underdamped(
     """
     check_scales(step_size, friction, inverse_temperature)
     check_choice("noise_in", noise_in, ("momentum", "params"))
+    if matched_noise:
+        check_non_negative("bias_factor with matched_noise", bias_factor)
     drift = adaptive_bias(bias_factor, **settings)
 
     def init(params: Params) -> AdaptiveUnderdampedState:
@@ -203,6 +250,8 @@ def adaptive_underdamped(
         del extra
         direction, bias = drift.update(gradient, state.bias)
         xi = thermal_noise(key, params, inverse_temperature, normal)
+        if matched_noise:
+            xi = _matched(xi, bias, bias_factor, **settings)
         noise_scale = jnp.sqrt(2 * jnp.asarray(friction) * step_size)
         add_noise = lambda tree: jax.tree.map(lambda leaf, x: leaf + noise_scale * x, tree, xi)
         momentum = jax.tree.map(lambda p, g: (1 - friction * step_size) * p - step_size * g, state.momentum, direction)

@@ -1,4 +1,4 @@
-"""The recommended agent with one part changed at a time, on problems that require different abilities.
+"""The recommended agent, or another, with one part changed at a time, on problems that require different abilities.
 
 DeepSea requires deep exploration without loops, the one-hot grid exploration among loops, `cost_grid` the same with a
 cost of 1 for every step, the N-chain a way past a small reward, cart-pole and mountain car control, and bsuite's
@@ -7,6 +7,7 @@ default was chosen from such a table. Scores are the mean return of the last ten
 that solve it by bsuite's rule, checked every 25 episodes, and their median number of episodes. Best on a GPU.
 
     python benchmarks/ablation.py --problems deep_sea-40 grid-8 --changes default members=10 prior_scale=0.1
+    python benchmarks/ablation.py --agent ulmcdqn --problems deep_sea-10 --changes default num_chains=10,matched_noise=1
 """
 
 import argparse
@@ -20,16 +21,17 @@ import numpy as np
 
 from feelgood import agents, envs
 from feelgood.envs import Environment, Spec, Step
-from feelgood.training import FunctionalConfig, run_batch, trainer
+from feelgood.training import FunctionalConfig, Record, run_batch, trainer
 
 FIRST_SEED = 1_000_000
-AGENT = agents.ZOO["ensemble_dqn"]
 # Names of changes that are options of the agent or settings of the loop; others are hyper-parameters.
 OPTIONS = {
     "members": ("num_members", int),
     "width": ("hidden", lambda value: (int(value), int(value))),
     "prioritized": ("prioritized", lambda value: bool(int(value))),
     "network": ("network", str),
+    "form": ("form", str),
+    "matched_noise": ("matched_noise", lambda value: bool(int(value))),
 }
 SETTINGS = {
     "batch_size": int,
@@ -41,6 +43,8 @@ SETTINGS = {
     "replay_ratio": float,
     "priority_exponent": float,
     "importance_exponent": float,
+    "train_frequency": int,
+    "num_chains": int,
 }
 
 
@@ -86,11 +90,20 @@ def problem(name: str) -> tuple[Environment, int, int]:
     return {"cart_pole": envs.cart_pole, "mountain_car": envs.mountain_car}[kind](), 40_000, 1_000
 
 
-def run(name: str, change: str, num_seeds: int, num_steps: int | None = None) -> dict:
+def episodes_to_solve(record: Record) -> list[int | None]:
+    """For each run the episodes until less than 9 in 10 of them missed the treasure; None if it does not happen."""
+    episodes, found = np.cumsum(record.num_episodes, 1), np.cumsum(record.num_successes, 1)
+    is_solved = (episodes - found) / episodes < 0.9
+    first = episodes[np.arange(len(episodes)), is_solved.argmax(1)]
+    return [int(count) if solved.any() else None for count, solved in zip(first, is_solved, strict=True)]
+
+
+def run(name: str, change: str, num_seeds: int, num_steps: int | None = None, agent: str = "ensemble_dqn") -> dict:
     """Trains the changed agent and returns its scores."""
+    recipe = agents.ZOO[agent]
     environment, default_steps, period = problem(name)
     num_steps = num_steps or default_steps
-    options, settings, hyper = {}, dict(AGENT.config), dict(AGENT.hyper)
+    options, settings, hyper = {}, dict(recipe.config), dict(recipe.hyper)
     for part in [] if change == "default" else change.split(","):
         what, _, value = part.partition("=")
         if what in OPTIONS:
@@ -103,22 +116,26 @@ def run(name: str, change: str, num_seeds: int, num_steps: int | None = None) ->
         else:
             raise SystemExit(f"a change must be one of {[*OPTIONS, *SETTINGS, *hyper]}, got {what!r}")
     config = FunctionalConfig(num_steps=num_steps, evaluation_period=period, success_return=0.9, **settings)
-    make = lambda spaces, hyper: agents.make_agent("ensemble_dqn", spaces, hyper, agents.Options(**options))
+    make = lambda spaces, hyper: agents.make_agent(agent, spaces, hyper, agents.Options(**options))
     began, seeds = time.time(), FIRST_SEED + np.arange(num_seeds)
     hyper = {each: jnp.full(num_seeds, value, jnp.float32) for each, value in hyper.items()}
     record = run_batch(trainer(environment, make, config), config.num_chunks, seeds, hyper).record
-    row = {"problem": name, "change": change, "num_steps": num_steps, "seconds": round(time.time() - began)}
+    row = {
+        "agent": agent,
+        "problem": name,
+        "change": change,
+        "num_steps": num_steps,
+        "seconds": round(time.time() - began),
+    }
     row["last"] = [round(float(score), 3) for score in record.evaluation[:, -10:].mean(1)]
     if name.startswith("deep_sea"):
-        episodes, found = np.cumsum(record.num_episodes, 1), np.cumsum(record.num_successes, 1)
-        is_solved = (episodes - found) / episodes < 0.9
-        first = episodes[np.arange(num_seeds), is_solved.argmax(1)]
-        row["episodes"] = [int(count) if solved.any() else None for count, solved in zip(first, is_solved, strict=True)]
+        row["episodes"] = episodes_to_solve(record)
     return row
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--agent", choices=agents.ZOO, default="ensemble_dqn")
     parser.add_argument("--problems", nargs="+", default=["deep_sea-20", "grid-8", "nchain-25"])
     parser.add_argument("--changes", nargs="+", default=["default"], help="as in members=10,prior_scale=0.1")
     parser.add_argument("--num-seeds", type=int, default=6)
@@ -128,7 +145,7 @@ def main():
     print("| problem | change | solved | median episodes | mean score | seconds |\n|---|---|---|---|---|---|")
     for name in arguments.problems:
         for change in arguments.changes:
-            row = run(name, change, arguments.num_seeds, arguments.num_steps)
+            row = run(name, change, arguments.num_seeds, arguments.num_steps, arguments.agent)
             if arguments.output:
                 with arguments.output.open("a") as file:
                     file.write(json.dumps(row) + "\n")

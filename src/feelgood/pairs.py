@@ -35,8 +35,11 @@ def read_numbers(field: str, words: Sequence[str]) -> dict[str, float]:
     return _read(field, "name=number", words, float)
 
 
-def read_values(field: str, words: Sequence[str]) -> dict[str, bool | int | float | str]:
-    """Parses `name=value` settings; a value is a number, true, false or text.
+Value = bool | int | float | str | tuple[int, ...]
+
+
+def read_values(field: str, words: Sequence[str]) -> dict[str, Value]:
+    """Parses `name=value` settings; a value is a number, true, false, several whole numbers, or text.
 
     Raises:
       ValueError: if a setting has another form or a name is repeated; the message begins with `field`.
@@ -44,16 +47,19 @@ def read_values(field: str, words: Sequence[str]) -> dict[str, bool | int | floa
     Examples:
       >>> read_values("env_settings", ["pixel_scale=0.0625", "life_loss=false", "map_name=8x8"])
       {'pixel_scale': 0.0625, 'life_loss': False, 'map_name': '8x8'}
+      >>> read_values("options", ["hidden=50,50"])
+      {'hidden': (50, 50)}
     """
     return _read(field, "name=value", words, _value)
 
 
-def _value(text: str) -> bool | int | float | str:
+def _value(text: str) -> Value:
     if not text:
         raise ValueError
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    for read in (int, float):
+    whole_numbers = lambda text: tuple(int(part) for part in text.split(","))
+    for read in (int, float, whole_numbers):
         with suppress(ValueError):
             return read(text)
     return text

@@ -121,7 +121,7 @@ class TrainOptions:
         """`hyper` as numbers by name."""
         return _numbers("hyper", self.hyper)
 
-    def environment(self) -> dict[str, bool | int | float | str]:
+    def environment(self) -> dict[str, Any]:
         """`env_settings` by name."""
         return read_values("env_settings", self.env_settings)
 

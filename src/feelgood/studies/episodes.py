@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from feelgood.checks import check_count
 from feelgood.pairs import read_numbers, read_values
 from feelgood.studies.options import check_agents, grouped
 from feelgood.studies.seeds import SeedOptions
@@ -30,11 +31,14 @@ class ChosenAgent:
         return agent_spec(self.name, read_numbers("hyper", self.hyper), options, {}, agents.anneal)
 
     def training(self, most_steps: int, period: int):
-        """The config of its training, with room for `most_steps`, in chunks of `period` steps."""
+        """The config of its training, with room for `most_steps`, in chunks of `period` steps or little more."""
         from feelgood.api.functional import functional_config
+        from feelgood.training import FunctionalConfig
 
-        chunks = {"num_steps": -(-most_steps // period) * period, "evaluation_period": period}
         given = read_values("config", self.config)
+        frequency = check_count("train_frequency", given.get("train_frequency", FunctionalConfig.train_frequency))
+        period = -(-period // frequency) * frequency
+        chunks = {"num_steps": -(-most_steps // period) * period, "evaluation_period": period}
         if taken := {*given} & {*chunks, "num_evaluation_episodes"}:
             raise ValueError(f"config must not have {min(taken)!r}, which the study sets")
         return functional_config(self.spec(), {**given, **chunks, "num_evaluation_episodes": 1})

@@ -93,6 +93,13 @@ def test_settings_are_those_of_every_agent():
     assert len(files) == 5
 
 
+def test_chunks_hold_whole_blocks_of_updates():
+    study = BsuiteStudy(options=("hidden=7,5",), config=("train_frequency=20", "replay_ratio=2"))
+    config = study.chosen("dqn").training(995, 30)
+    assert (config.train_frequency, config.num_steps, config.evaluation_period) == (20, 1000, 40)
+    assert study.chosen("dqn").spec().options.hidden == (7, 5)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -6,6 +6,7 @@ and one of them acts in each episode. The whole grid of an agent is one batch of
 and up). A run solves its size by bsuite's rule, checked every 25 episodes. Best on a GPU.
 
     python benchmarks/chains.py --sizes 10 --agents adam_lmcdqn ulmcdqn langevin_dqn --num-chains 1 10
+    python benchmarks/chains.py --sizes 20 --agents adam_lmcdqn --num-chains 10 --rates 3e-4 --epsilons 3e-6 --betas 3e6
 """
 
 import argparse
@@ -23,7 +24,6 @@ from feelgood.training import FunctionalConfig, run_batch, trainer
 
 # Each agent's momentum averages over ten gradients; `rate` is its step size as that of Adam. Matched noise of a
 # parameter without gradients is √(1 + a/ε) times as large as the plain one.
-RATES, EPSILONS, BETAS = [1e-3, 1e-2], [1e-8, 1e-5, 1e-2], [1e4, 1e6, 1e8, 1e10, 1e12, 1e14]
 BIASED = {
     "adam_lmcdqn": lambda rate: {"step_size": 1e-2, "bias_factor": 100 * rate},
     "ulmcdqn": lambda rate: {"step_size": 0.1, "friction": 1.0, "bias_factor": 10 * rate},
@@ -31,20 +31,22 @@ BIASED = {
 AGENTS = [*BIASED, "langevin_dqn"]
 
 
-def grid(agent: str) -> list[dict]:
+def grid(agent: str, rates: list[float], epsilons: list[float], betas: list[float]) -> list[dict]:
     """Hyper-parameters of all points."""
     if agent not in BIASED:
-        return [{"step_size": rate, "inverse_temperature": beta} for rate in RATES for beta in BETAS]
+        return [{"step_size": rate, "inverse_temperature": beta} for rate in rates for beta in betas]
     return [
         {**BIASED[agent](rate), "bias_epsilon": epsilon, "inverse_temperature": beta}
-        for rate in RATES
-        for epsilon in EPSILONS
-        for beta in BETAS
+        for rate in rates
+        for epsilon in epsilons
+        for beta in betas
     ]
 
 
-def run(agent: str, size: int, num_chains: int, is_matched: bool, num_seeds: int, num_episodes: int) -> list[dict]:
-    """Trains the grid of an agent and returns a row for each of its points."""
+def run(
+    agent: str, points: list[dict], size: int, num_chains: int, is_matched: bool, num_seeds: int, num_episodes: int
+) -> list[dict]:
+    """Trains all points of an agent and returns a row for each."""
     config = FunctionalConfig(
         num_steps=size * num_episodes,
         evaluation_period=25 * size,
@@ -58,7 +60,6 @@ def run(agent: str, size: int, num_chains: int, is_matched: bool, num_seeds: int
     )
     options = agents.Options(hidden=(50, 50), form="corrected", matched_noise=is_matched)
     make = lambda spaces, hyper: agents.make_agent(agent, spaces, hyper, options)
-    points = grid(agent)
     of_runs = [point for point in points for _ in range(num_seeds)]
     hyper = {name: jnp.array([point[name] for point in of_runs], jnp.float32) for name in points[0]}
     seeds = np.tile(FIRST_SEED + np.arange(num_seeds), len(points))
@@ -93,6 +94,9 @@ def main():
     parser.add_argument("--sizes", type=int, nargs="+", default=[10])
     parser.add_argument("--agents", nargs="+", choices=AGENTS, default=AGENTS)
     parser.add_argument("--num-chains", type=int, nargs="+", default=[1, 10])
+    parser.add_argument("--rates", type=float, nargs="+", default=[1e-3, 1e-2], help="step sizes as those of Adam")
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[1e-8, 1e-5, 1e-2])
+    parser.add_argument("--betas", type=float, nargs="+", default=[1e4, 1e6, 1e8, 1e10, 1e12, 1e14])
     parser.add_argument("--num-seeds", type=int, default=4)
     parser.add_argument("--num-episodes", type=int, default=1_000)
     parser.add_argument("--output", type=Path, help="a CSV file; the rows are printed if not given")
@@ -106,7 +110,8 @@ def main():
     ]
     file, writer = arguments.output.open("w") if arguments.output else sys.stdout, None
     for size, agent, num_chains, is_matched in cases:
-        rows = run(agent, size, num_chains, is_matched, arguments.num_seeds, arguments.num_episodes)
+        points = grid(agent, arguments.rates, arguments.epsilons, arguments.betas)
+        rows = run(agent, points, size, num_chains, is_matched, arguments.num_seeds, arguments.num_episodes)
         if writer is None:
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()

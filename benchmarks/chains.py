@@ -1,9 +1,9 @@
 """Langevin chains on DeepSea: do their draws explore, with how many chains, which noise and which temperature?
 
 The loop is that of Langevin DQN (Dwaracherla and Van Roy, 2020): two layers of 50 units, minibatches of 128, ten
-updates per step in a block at the end of each episode, the target copied every four updates. Chains share one replay,
-and one of them acts in each episode. The whole grid of an agent is one batch of runs; seeds are tuning seeds (1,000,000
-and up). A run solves its size by bsuite's rule, checked every 25 episodes. Best on a GPU.
+updates per step (`--replay-ratio`) in a block at the end of each episode, the target copied every four updates. Chains
+share one replay, and one of them acts in each episode. The whole grid of an agent is one batch of runs; seeds are
+tuning seeds (1,000,000 and up). A run solves its size by bsuite's rule, checked every 25 episodes. Best on a GPU.
 
     python benchmarks/chains.py --sizes 10 --agents adam_lmcdqn ulmcdqn langevin_dqn --num-chains 1 10
     python benchmarks/chains.py --sizes 20 --agents adam_lmcdqn --num-chains 10 --rates 3e-4 --epsilons 3e-6 --betas 3e6
@@ -43,16 +43,15 @@ def grid(agent: str, rates: list[float], epsilons: list[float], betas: list[floa
     ]
 
 
-def run(
-    agent: str, points: list[dict], size: int, num_chains: int, is_matched: bool, num_seeds: int, num_episodes: int
-) -> list[dict]:
+def run(agent: str, points: list[dict], size: int, num_chains: int, is_matched: bool, arguments) -> list[dict]:
     """Trains all points of an agent and returns a row for each."""
+    num_seeds, num_episodes = arguments.num_seeds, arguments.num_episodes
     config = FunctionalConfig(
         num_steps=size * num_episodes,
         evaluation_period=25 * size,
         success_return=0.9,
         train_frequency=size,
-        replay_ratio=10,
+        replay_ratio=arguments.replay_ratio,
         batch_size=128,
         target_update_period=4,
         capacity=100_000,
@@ -69,6 +68,7 @@ def run(
     found = np.array_split(np.asarray(record.num_successes).sum(1), len(points))
     diverged = np.array_split(~np.asarray(record.is_finite)[:, -1], len(points))
     where = {"agent": agent, "size": size, "num_chains": num_chains, "matched_noise": is_matched}
+    where["replay_ratio"] = arguments.replay_ratio
     columns = ["step_size", "friction", "bias_factor", "bias_epsilon", "inverse_temperature"]
     rows = []
     for point, episodes, treasures, bad in zip(points, solved, found, diverged, strict=True):
@@ -97,6 +97,8 @@ def main():
     parser.add_argument("--rates", type=float, nargs="+", default=[1e-3, 1e-2], help="step sizes as those of Adam")
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1e-8, 1e-5, 1e-2])
     parser.add_argument("--betas", type=float, nargs="+", default=[1e4, 1e6, 1e8, 1e10, 1e12, 1e14])
+    parser.add_argument("--plain", action=argparse.BooleanOptionalAction, help="only plain or only matched noise")
+    parser.add_argument("--replay-ratio", type=float, default=10.0, help="updates per step")
     parser.add_argument("--num-seeds", type=int, default=4)
     parser.add_argument("--num-episodes", type=int, default=1_000)
     parser.add_argument("--output", type=Path, help="a CSV file; the rows are printed if not given")
@@ -107,11 +109,12 @@ def main():
         for num_chains in arguments.num_chains
         for agent in arguments.agents
         for is_matched in ([False, True] if agent in BIASED else [False])
+        if arguments.plain is not is_matched
     ]
     file, writer = arguments.output.open("w") if arguments.output else sys.stdout, None
     for size, agent, num_chains, is_matched in cases:
         points = grid(agent, arguments.rates, arguments.epsilons, arguments.betas)
-        rows = run(agent, points, size, num_chains, is_matched, arguments.num_seeds, arguments.num_episodes)
+        rows = run(agent, points, size, num_chains, is_matched, arguments)
         if writer is None:
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()

@@ -11,7 +11,17 @@ def test_numbers_and_lists_are_read_by_name():
 
 def test_values_are_numbers_truth_values_whole_numbers_or_text():
     words = ("a=1", "b=-.01", "c=True", "d=false", "e=8x8", "f=[1]", "g=null", "h=x=y", "i=50,50")
-    expected = {"a": 1, "b": -0.01, "c": True, "d": False, "e": "8x8", "f": "[1]", "g": "null", "h": "x=y", "i": (50, 50)}
+    expected = {
+        "a": 1,
+        "b": -0.01,
+        "c": True,
+        "d": False,
+        "e": "8x8",
+        "f": "[1]",
+        "g": "null",
+        "h": "x=y",
+        "i": (50, 50),
+    }
     found = read_values("env_settings", words)
     assert found == expected
     assert [type(found[name]) for name in "abcd"] == [int, float, bool, bool]

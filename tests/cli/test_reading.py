@@ -136,6 +136,13 @@ def test_compare_prints_json(capsys, studies):
     assert found["sentence"].startswith("Of 2 tasks")
 
 
+def test_compare_reads_a_file_and_keeps_common_times(capsys, studies):
+    file = studies["atari"] / "curves.parquet"
+    out = printed(capsys, "compare", f"{studies['atari']}:iqn", f"{file}:fg_ulmcdqn", "--same-times")
+    assert out.splitlines()[:2] == [f"A: {studies['atari']}:iqn", f"B: {file}:fg_ulmcdqn"]
+    assert "Of 2 tasks" in out
+
+
 def test_compare_names_the_agents_of_two_folders(capsys, studies):
     out = printed(capsys, "compare", studies["atari"], studies["atari"])
     assert [line.split()[0] for line in out.splitlines()[5:11]] == ["iqn"] * 3 + ["fg_ulmcdqn"] * 3

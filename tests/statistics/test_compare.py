@@ -121,7 +121,55 @@ def test_weaknesses_of_a_comparison_are_reported(tmp_path):
 
 
 def test_a_folder_whose_name_has_a_colon_is_a_folder(tmp_path):
-    assert read_side(side(tmp_path, "with:colon", a=[1.0])).scores["agent"].tolist() == ["a"]
+    assert read_side(side(tmp_path, "with:colon", a=[1.0])).agents == ["a"]
+
+
+def evaluations(file, game, times, seeds, value):
+    """A file of curves whose returns are `value(time, seed)`."""
+    rows = [("a", game, seed, time) for seed in seeds for time in times]
+    table = pd.DataFrame(rows, columns=["agent", "game", "seed", "frame"])
+    table["return"] = [value(row.frame, row.seed) for row in table.itertuples()]
+    table.to_csv(file, index=False)
+    return str(file)
+
+
+def test_files_are_compared_at_the_times_that_all_runs_have(tmp_path):
+    ours = evaluations(tmp_path / "ours.csv", "hero", range(0, 1001, 200), (0, 1), lambda time, seed: time + seed)
+    theirs = evaluations(tmp_path / "theirs.csv", "hero", range(0, 5001, 100), (0, 1, 2), lambda time, seed: time / 2)
+    at_the_end = compare(read_side(ours), read_side(f"{theirs}:a"))
+    assert at_the_end.notes[0] == f"budgets differ: runs end at frame 1,000 in {ours} and frame 5,000 in a"
+    found = compare(read_side(ours), read_side(f"{theirs}:a"), same_times=True)
+    (row,) = found.rows.to_dict("records")
+    # Both at frames 200, 400, …, 1000, of mean 600.
+    assert (row["a"], row["b"], row["runs_a"], row["runs_b"]) == (600.5, 300.0, 2, 3)
+    assert not any("budgets" in note for note in found.notes)
+
+
+def test_evaluations_that_occur_twice_are_averaged_unless_a_column_distinguishes_them(tmp_path):
+    one = evaluations(tmp_path / "one.csv", "hero", (0, 200), (0, 1), lambda time, seed: time)
+    twice, mixed = tmp_path / "twice.csv", tmp_path / "mixed.csv"
+    rows = pd.read_csv(one)
+    pd.concat([rows, rows[-1:].assign(**{"return": 300.0})]).to_csv(twice, index=False)
+    found = compare(read_side(str(twice)), read_side(one))
+    assert found.rows["a"].tolist() == [225.0]  # of 200 and (200 + 300)/2
+    assert found.notes[0] == f"repeated evaluations of {twice}, 1 in all, are averaged"
+    pd.concat([rows.assign(preset="x"), rows.assign(preset="y")]).to_csv(mixed, index=False)
+    with pytest.raises(ValueError, match="must have one row per run and time, got two of a on hero, seed 0"):
+        compare(read_side(str(mixed)), read_side(one))
+
+
+def test_sides_without_a_common_time_are_refused_in_a_sentence(tmp_path):
+    ours = evaluations(tmp_path / "ours.csv", "hero", (0, 200), (0, 1), lambda time, seed: time)
+    late = evaluations(tmp_path / "late.csv", "hero", (0, 300), (0, 1), lambda time, seed: time)
+    steps = tmp_path / "steps.csv"
+    pd.read_csv(ours).rename(columns={"frame": "step"}).to_csv(steps, index=False)
+    with pytest.raises(ValueError, match=f"all runs of {ours} and {late} must share a time after the start, got none"):
+        compare(read_side(ours), read_side(late), same_times=True)
+    with pytest.raises(ValueError, match=f"times must be of one kind, got frame in {ours} and step in {steps}"):
+        compare(read_side(ours), read_side(str(steps)), same_times=True)
+    (tmp_path / "curves.txt").write_text("agent")
+    with pytest.raises(ValueError, match=r"a table must be a CSV or Parquet file, got '.*curves.txt'"):
+        read_side(str(tmp_path / "curves.txt"))
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,15 @@ def compare_parser() -> ArgumentParser:
         "sides",
         nargs="+",
         metavar="RUN",
-        help="a study's folder, or FOLDER:AGENT for one of its agents; the first is compared with each of the others. "
-        "For a single folder, its first agent is compared with each of the others",
+        help="a study's folder or a file of curves (CSV or Parquet), or FOLDER:AGENT for one of its agents; the first "
+        "is compared with each of the others. For a single folder, its first agent is compared with each of the others",
     )
     parse.add_argument("--table", help="table of curves (default: curves)")
+    parse.add_argument(
+        "--same-times",
+        action="store_true",
+        help="use only evaluations at times that all runs of a task have, so that budgets are equal",
+    )
     parse.add_argument("--json", action="store_true", help="print JSON")
     return parse
 
@@ -32,7 +37,7 @@ def compare(arguments: Sequence[str]) -> None:
 
     names = chosen.sides if len(chosen.sides) > 1 else agents_of(chosen.sides[0], chosen.table)
     first, *others = [read_side(name, chosen.table) for name in names]
-    found = [compare(first, other) for other in others]
+    found = [compare(first, other, same_times=chosen.same_times) for other in others]
     if chosen.json:
         plain = [
             {

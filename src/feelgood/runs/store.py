@@ -127,7 +127,8 @@ def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
     """The results of a study as a tidy table.
 
     Args:
-      path: the study's folder. For an Atari study that is still running, the curves so far are returned.
+      path: the study's folder, or a CSV or Parquet file. For an Atari study that is still running, the curves so far
+        are returned.
       table: name of one of its tables, without file extension; if not given, `curves` (a row per run and evaluation),
         or the only table if there are no curves.
 
@@ -139,6 +140,10 @@ def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
       >>> mean = curves.groupby(["length", "agent", "step"])["return"].mean()
     """
     folder = Path(path)
+    if folder.is_file():
+        if folder.suffix not in (".csv", ".parquet"):
+            raise ValueError(f"a table must be a CSV or Parquet file, got {str(folder)!r}")
+        return read_table(folder) if folder.suffix == ".parquet" else _read_csv(folder)
     # If a table exists in both formats, read Parquet: it has exact numbers and types.
     files = {file.stem: file for ending in ("csv", "parquet") for file in sorted(folder.glob(f"*.{ending}"))}
     so_far = sorted(folder.glob("cells/*.so-far.csv"))

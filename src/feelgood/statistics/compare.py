@@ -23,13 +23,23 @@ ALL = "all tasks"
 
 
 class Side(NamedTuple):
-    """One side of a comparison: name, place, final scores, columns, and the time at which its runs end."""
+    """One side of a comparison: name, place, curves, their columns, and caveats."""
 
     name: str
     place: str
-    scores: pd.DataFrame
+    curves: pd.DataFrame
     columns: Layout
-    end: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def agents(self) -> list[str]:
+        """Names of its agents, in order of appearance."""
+        return list(dict.fromkeys(self.curves[self.columns.agent].astype(str)))
+
+    @property
+    def end(self) -> float:
+        """The time at which its longest run ends."""
+        return float(self.curves[self.columns.time].max())
 
 
 class Comparison(NamedTuple):
@@ -46,12 +56,16 @@ class Comparison(NamedTuple):
 def read_side(place: str, table: str | None = None) -> Side:
     """Reads FOLDER, or FOLDER:AGENT for one agent of it.
 
+    Published curves may have an evaluation twice, after a restart. If no other column distinguishes the two, their mean
+    is used, with a note.
+
     Args:
-      place: a study's folder, with the name of one of its agents after a colon or without.
-      table: name of the table of curves; the study's `curves` if not given.
+      place: a study's folder, or a CSV or Parquet file of curves, with the name of one of its agents after a colon or
+        without.
+      table: name of the table of curves in a folder; the study's `curves` if not given.
     """
     folder, agent = place, None
-    if not Path(place).is_dir() and ":" in place:
+    if not Path(place).exists() and ":" in place:
         folder, _, agent = place.rpartition(":")
     curves = load_results(folder, table)
     columns = layout(curves)
@@ -60,7 +74,13 @@ def read_side(place: str, table: str | None = None) -> Side:
         check_choice(f"agent of {folder}", agent, sorted(names.unique()))
         curves = curves[names == agent]
     name = place if agent is None else agent
-    return Side(name, place, final_scores(curves), columns, float(curves[columns.time].max()))
+    notes = []
+    keys = [columns.agent, *columns.tasks, "seed", columns.time]
+    if set(curves.columns) == {*keys, columns.score} and curves.duplicated(keys).any():
+        count = int(curves.duplicated(keys).sum())
+        notes.append(f"repeated evaluations of {name}, {count} in all, are averaged")
+        curves = curves.groupby(keys, sort=False, as_index=False)[columns.score].mean()
+    return Side(name, place, curves, columns, tuple(notes))
 
 
 def agents_of(folder: str, table: str | None = None) -> list[str]:
@@ -69,7 +89,7 @@ def agents_of(folder: str, table: str | None = None) -> list[str]:
     Raises:
       ValueError: if it has only one.
     """
-    if not Path(folder).is_dir() and Path(folder.rpartition(":")[0]).is_dir():
+    if not Path(folder).exists() and Path(folder.rpartition(":")[0]).exists():
         raise ValueError(f"compare needs a second FOLDER:AGENT, got {folder!r} alone")
     curves = load_results(folder, table)
     names = list(dict.fromkeys(curves[layout(curves).agent].astype(str)))
@@ -80,7 +100,7 @@ def agents_of(folder: str, table: str | None = None) -> list[str]:
 
 def _pairs(a: Side, b: Side) -> list[tuple[str, str]]:
     """The pairs of agents to compare: those of the same name, or the only agent of each side."""
-    ours, theirs = list(dict.fromkeys(a.scores["agent"])), list(dict.fromkeys(b.scores["agent"]))
+    ours, theirs = a.agents, b.agents
     if len(ours) == len(theirs) == 1:
         return [(ours[0], theirs[0])]
     common = [(agent, agent) for agent in ours if agent in theirs]
@@ -92,26 +112,63 @@ def _pairs(a: Side, b: Side) -> list[tuple[str, str]]:
     )
 
 
-def compare(a: Side, b: Side) -> Comparison:
+def _at_same_times(a: Side, b: Side) -> tuple[Side, Side]:
+    """Keeps the evaluations of each task at the times that all of its runs have, on both sides.
+
+    Raises:
+      ValueError: if the sides count time differently, or if there is no such time.
+    """
+    if a.columns.time != b.columns.time:
+        kinds = f"{a.columns.time} in {a.name} and {b.columns.time} in {b.name}"
+        raise ValueError(f"times must be of one kind, got {kinds}")
+
+    def keys(name: str, side: Side) -> pd.DataFrame:
+        agent, seed = (side.curves[column].astype(str) for column in (side.columns.agent, "seed"))
+        tasks, times = side.columns.task_names(side.curves), side.curves[side.columns.time]
+        return pd.DataFrame({"task": tasks, "time": times, "run": name + " " + agent + " " + seed})
+
+    both = pd.concat([keys("a", a), keys("b", b)], ignore_index=True)
+    num_runs = both.groupby("task")["run"].transform("nunique")
+    is_kept = both.groupby(["task", "time"])["run"].transform("nunique") == num_runs
+    sides = [
+        side._replace(curves=side.curves[kept])
+        for side, kept in zip((a, b), np.split(is_kept.to_numpy(), [len(a.curves)]), strict=True)
+    ]
+    if all(side.curves[side.columns.time].max() > 0 for side in sides):
+        return sides[0], sides[1]
+    raise ValueError(f"all runs of {a.name} and {b.name} must share a time after the start, got none")
+
+
+def compare(a: Side, b: Side, *, same_times: bool = False) -> Comparison:
     """Compares final scores task by task.
 
     The difference of means, a − b, and the probability that a run of a beats a run of b, P(X > Y) + P(X = Y)/2, have
     95% bootstrap intervals; the runs of a and of b are resampled separately. With several tasks, the last row gives
     both averaged over tasks; scores with different units are not averaged.
 
+    Args:
+      a: one side.
+      b: the other side.
+      same_times: whether to use only evaluations at times that all runs of a task have, so that budgets and numbers of
+        evaluations are equal.
+
     Raises:
-      ValueError: if the sides share no task or no kind of score, or if the agents to compare are ambiguous.
+      ValueError: if the sides share no task, no kind of score or, with `same_times`, no time, or if the agents to
+        compare are ambiguous.
     """
     if a.name == b.name:
         a, b = (side._replace(name=side.place) for side in (a, b))
     if a.columns.score != b.columns.score:
-        scores = f"{a.columns.score} in {a.name} and {b.columns.score} in {b.name}"
-        raise ValueError(f"scores must be of one kind, got {scores}")
+        kinds = f"{a.columns.score} in {a.name} and {b.columns.score} in {b.name}"
+        raise ValueError(f"scores must be of one kind, got {kinds}")
     lower, one_scale = a.columns.lower_is_better, a.columns.one_scale and b.columns.one_scale
     pairs = _pairs(a, b)
-    ours, theirs = scores_of(a.scores), scores_of(b.scores)
+    if same_times:
+        a, b = _at_same_times(a, b)
+    scores = [final_scores(side.curves) for side in (a, b)]
+    ours, theirs = map(scores_of, scores)
     rows: list[dict[str, Any]] = []
-    notes: list[str] = []
+    notes = [*a.notes, *b.notes]
     for one, other in pairs:
         x, y = ours.get(one, {}), theirs.get(other, {})
         common = [task for task in x if task in y]
@@ -128,17 +185,16 @@ def compare(a: Side, b: Side) -> Comparison:
                 }
             )
     if not rows:
-        for side in (a, b):
-            if side.scores["score"].isna().all():
+        for side, own in zip((a, b), scores, strict=True):
+            if own["score"].isna().all():
                 raise ValueError(f"there is nothing to compare: all runs of {side.name} diverged")
         raise ValueError(f"{a.name} and {b.name} have no task in common")
     if (a.end, a.columns.time) != (b.end, b.columns.time):
         ends = " and ".join(f"{side.columns.time} {side.end:,.0f} in {side.name}" for side in (a, b))
         notes.append(f"budgets differ: runs end at {ends}")
-    for side in (a, b):
-        lost = int(side.scores["score"].isna().sum())
-        if lost:
-            notes.append(f"{lost} of {len(side.scores)} runs of {side.name} diverged and are left out")
+    for side, own in zip((a, b), scores, strict=True):
+        if lost := int(own["score"].isna().sum()):
+            notes.append(f"{lost} of {len(own)} runs of {side.name} diverged and are left out")
     fewest = min(min(row["runs_a"], row["runs_b"]) for row in rows)
     if fewest < 2:
         notes.append("with 1 run a task there is no interval, so nothing can be concluded")

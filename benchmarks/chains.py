@@ -33,10 +33,10 @@ AGENTS = [*BIASED, "langevin_dqn"]
 
 def grid(agent: str, rates: list[float], epsilons: list[float], betas: list[float]) -> list[dict]:
     """Hyper-parameters of all points."""
-    if agent not in BIASED:
-        return [{"step_size": rate, "inverse_temperature": beta} for rate in rates for beta in betas]
     return [
         {**BIASED[agent](rate), "bias_epsilon": epsilon, "inverse_temperature": beta}
+        if agent in BIASED
+        else {"step_size": rate, "adam_epsilon": epsilon, "inverse_temperature": beta}
         for rate in rates
         for epsilon in epsilons
         for beta in betas
@@ -69,7 +69,7 @@ def run(agent: str, points: list[dict], size: int, num_chains: int, is_matched: 
     diverged = np.array_split(~np.asarray(record.is_finite)[:, -1], len(points))
     where = {"agent": agent, "size": size, "num_chains": num_chains, "matched_noise": is_matched}
     where["replay_ratio"] = arguments.replay_ratio
-    columns = ["step_size", "friction", "bias_factor", "bias_epsilon", "inverse_temperature"]
+    columns = ["step_size", "friction", "bias_factor", "bias_epsilon", "adam_epsilon", "inverse_temperature"]
     rows = []
     for point, episodes, treasures, bad in zip(points, solved, found, diverged, strict=True):
         times = [count for count in episodes if count is not None]

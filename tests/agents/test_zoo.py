@@ -316,6 +316,24 @@ def test_fifty_updates_on_one_batch_lower_the_potential(name):
     assert found[0] > 0
 
 
+def test_langevin_dqn_without_noise_takes_the_steps_of_dqn_with_its_epsilon():
+    batch = fixed_batch((3,), jnp.float32)
+
+    def parameters(name, epsilon, **noise):
+        agent = make_agent(name, SPACES, {"step_size": 1e-2, "adam_epsilon": epsilon, **noise}, SMALL)
+        state = agent.init(jax.random.key(0))
+        for _ in range(3):
+            state, _ = agent.update(
+                jax.random.key(1), state, batch, 100, agent.look_ahead(jax.random.key(1), state, batch)
+            )
+        return jax.tree.leaves(state.sampler.params)
+
+    expected = parameters("dqn", 0.3)
+    for ours, theirs in zip(parameters("langevin_dqn", 0.3, inverse_temperature=jnp.inf), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
+    assert not np.allclose(parameters("dqn", 1e-8)[0], expected[0], atol=1e-4)
+
+
 PIXELS = Spaces((4, 36, 36), 2, lambda code: code.astype(jnp.float32) / 5)
 # The others have the network and outputs of the first, and their samplers are tested on vectors; IQN's outputs are
 # quantiles.

@@ -116,7 +116,7 @@ ZOO: dict[str, Recipe] = {
     ),
     "langevin_dqn": Recipe(
         zoo.langevin_dqn,
-        {"step_size": 1e-2, "inverse_temperature": 1e10},
+        {"step_size": 1e-2, "inverse_temperature": 1e10, **_ADAM},
         config=_LANGEVIN_CONFIG,
         atari={**_OVERDAMPED_ATARI, "step_size": 1e-4},
     ),

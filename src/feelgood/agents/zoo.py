@@ -150,7 +150,8 @@ def lmcdqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
 
 def langevin_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     """Adam plus preconditioned noise (Dwaracherla and Van Roy, 2020)."""
-    sampler = samplers.preconditioned_adam_langevin(hyper["step_size"], hyper["inverse_temperature"])
+    step_size, beta, epsilon = (hyper[name] for name in ("step_size", "inverse_temperature", "adam_epsilon"))
+    sampler = samplers.preconditioned_adam_langevin(step_size, beta, epsilon=epsilon)
     return _agent(make_critic(spaces, options), options, sampler)
 
 

@@ -14,10 +14,18 @@ by the joint score on problems with seeds from 1,000,000; scores are for fresh p
 has the same number of gradients of the full data. Chains give the positions of their second half, ensembles the last
 networks.
 
+Networks with a random index z ~ N(0, I) are functions f(x, z), of which any number can be drawn; see `start_indexed`.
+A step lowers the mean, over a few fresh indices, of the loss with labels y_i + σ·b_i·z. Each datum keeps its own random
+direction b_i, uniform on the unit sphere (Dwaracherla et al., 2020; Li et al., 2022), so the perturbation of a label is
+N(0, σ²) over indices. For a linear model the law of f(·, z) at the optimum is the exact posterior, up to the error of a
+finite index; a test uses this. Indices that share a network count as one of its gradients, although their own layers
+cost time too; the CPU seconds contain it.
+
     python benchmarks/testbed.py --output results/testbed
 """
 
 import argparse
+import dataclasses
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +43,7 @@ from jax.scipy.stats import norm
 from feelgood import networks, noise, objectives, samplers
 from feelgood.figures.chart import Chart, Panel, Series
 from feelgood.figures.style import colours_of
+from feelgood.networks.layers import Dense
 from feelgood.replay import Batch
 from feelgood.statistics import Estimate, bootstrap, mean
 from feelgood.studies.output import markdown_table, write_files
@@ -47,6 +56,7 @@ NUM_PAIRS, TAU = 200, 10
 FRACTIONS = (0.1, 0.3, 1.0)  # of the budget, at which scores are reported
 FIRST_TUNING_SEED = 1_000_000
 PER_BATCH = 2  # problems of each cell in a batch
+INDEX_DIM, INDEX_HIDDEN = 20, (15, 15)  # of networks with a random index; the hidden layers of epinets
 MLP = networks.network(lambda key: networks.mlp(key, DIM, HIDDEN, 1))
 LIKE, NO_PRIOR = jax.eval_shape(MLP.init, jax.random.key(0))  # the shapes of parameters; nothing is frozen
 
@@ -120,10 +130,13 @@ class Method(NamedTuple):
       num_chains: chains, or members of an ensemble, which share the gradients; each starts at a draw of the prior.
       model: "mlp" with parameters of a standard normal prior; "anchored", the same with a random anchor as the prior's
         mean; "prior", a normalised MLP plus a random prior, the networks of `ensemble_dqn`.
-      perturbed: whether each chain has its own noise on the labels.
+        "hypermodel", "last layer", "epinet" and "heads" have an index; see `start_indexed`.
+      perturbed: whether each chain or index has its own noise on the labels.
       ensemble: whether only the last position of each chain counts, otherwise those of its second half.
       num_leapfrog: gradients of a step.
       budget: gradients as a multiple of those of the others.
+      num_indices: indices in a step of a network with a random index; 0 for methods without.
+      num_draws: draws of a random index that are scored; heads have INDEX_DIM.
     """
 
     sampler: Callable[[Mapping[str, Any], Any], samplers.Sampler]
@@ -134,6 +147,8 @@ class Method(NamedTuple):
     ensemble: bool = False
     num_leapfrog: int = 1
     budget: float = 1.0
+    num_indices: int = 0
+    num_draws: int = 100
 
 
 def start(model: str, key, scale, dim):
@@ -163,8 +178,126 @@ def potential_of(problem: Problem, apply, prior: objectives.Objective, perturbed
     return objectives.potential(objective, q, target, batch, num_data=problem.num_data)
 
 
+class Indexed(NamedTuple):
+    """A network with a random index.
+
+    Attributes:
+      params: initial parameters.
+      member: `(params, index) -> member`, the parameters of the network that an index selects.
+      apply: `(member, x) -> values`.
+      prior: `index -> Objective`, the prior of a member.
+    """
+
+    params: Any
+    member: Callable[[Any, Any], Any]
+    apply: Callable[[Any, Any], Any]
+    prior: Callable[[Any], objectives.Objective]
+
+
+def contract(array, index):
+    """a₀ + Σ_j a_j·z_j over the last axis."""
+    return array[..., 0] + array[..., 1:] @ index
+
+
+def last_features(net, x):
+    """The last hidden layer of a network."""
+    width = net.layers[-1].weight.shape[0]
+    return dataclasses.replace(net, layers=(*net.layers[:-1], Dense(jnp.eye(width), jnp.zeros(width))))(x)
+
+
+def start_indexed(model: str, key, scale, dim) -> Indexed:
+    """A network with a random index z of D = INDEX_DIM numbers.
+
+    "hypermodel" (Dwaracherla et al., 2020): all weights are μ + Bz. Its anchor is B₀z with B₀ of N(0, 1/D), so that
+    anchors are draws of the prior; B starts at B₀. The others are normalised MLPs plus a fixed random prior, as in the
+    model "prior". Their prior is scale·p(x)·z/√D with a random network p of D outputs. "last layer" (Li et al., 2022):
+    only the weights of the last layer are μ + Bz. "heads" is the same with the D indices √D·e_m instead of normal ones,
+    and so an ensemble of D last layers. "epinet" (Osband et al., 2021): m(x) + h(φ(x), x, z)·z with a network m, its
+    last hidden layer φ, through which no gradient flows back from h, and a small network h.
+    """
+    if model == "hypermodel":
+        like = jax.tree.map(lambda leaf: jnp.zeros((*leaf.shape, INDEX_DIM)), LIKE)
+        draw = jax.tree.map(lambda leaf: leaf / np.sqrt(INDEX_DIM), noise.normal_like(key, like))
+        params = jax.tree.map(lambda leaf: jnp.concatenate([jnp.zeros((*leaf.shape[:-1], 1)), leaf], -1), draw)
+        member = lambda params, index: jax.tree.map(lambda leaf: contract(leaf, index), params)
+        anchor = lambda index: objectives.anchored_prior(member(params, index), 1 / np.sqrt(2 * NOISE**2))
+        return Indexed(params, member, lambda params, x: function(params, x, dim), anchor)
+    key_net, key_head, key_prior = jax.random.split(key, 3)
+    prior = networks.random_prior(key_prior, DIM, HIDDEN, INDEX_DIM)
+    if model == "epinet":
+        net = networks.normalized_mlp(key_net, DIM, HIDDEN, 1)
+        head = networks.normalized_mlp(key_head, HIDDEN[-1] + DIM + INDEX_DIM, INDEX_HIDDEN, INDEX_DIM)
+        params = (net, head)
+    else:
+        params = networks.normalized_mlp(key_net, DIM, HIDDEN, 1 + INDEX_DIM)
+
+    def apply(member, x):
+        params, index = member
+        fixed = jax.lax.stop_gradient(scale * prior(x) @ index / np.sqrt(INDEX_DIM))
+        if model != "epinet":
+            return (contract(params(x), index) + fixed)[..., None]
+        net, head = params
+        features = last_features(net, x)
+        inputs = [jax.lax.stop_gradient(features), x, jnp.broadcast_to(index, (*x.shape[:-1], INDEX_DIM))]
+        return net.layers[-1](features) + (head(jnp.concatenate(inputs, -1)) @ index + fixed)[..., None]
+
+    return Indexed(params, lambda params, index: (params, index), apply, lambda index: objectives.Objective())
+
+
+def indices_of(model: str, key, shape: tuple[int, ...]):
+    """Indices with E[zzᵀ] = I, (*shape, INDEX_DIM); for heads the last axis of `shape` becomes all √D·e_m."""
+    if model == "heads":
+        return jnp.broadcast_to(np.sqrt(INDEX_DIM) * jnp.eye(INDEX_DIM), (*shape[:-1], INDEX_DIM, INDEX_DIM))
+    return noise.normal(key, (*shape, INDEX_DIM))
+
+
+def directions(key):
+    """The directions b_i of the data, uniform on the unit sphere, (NUM_DATA, INDEX_DIM)."""
+    draw = jax.random.normal(key, (NUM_DATA, INDEX_DIM))
+    return draw / jnp.linalg.norm(draw, axis=-1, keepdims=True)
+
+
+def indexed_potential(problem: Problem, model: Indexed, indices, towards):
+    """The mean over indices z of the potential of their members, with labels y_i + σ·b_i·z for b = `towards`."""
+
+    def at(params, index):
+        perturbed = problem._replace(y=problem.y + NOISE * towards @ index)
+        return potential_of(perturbed, model.apply, model.prior(index))(model.member(params, index))
+
+    return lambda params: jnp.mean(jax.vmap(at, (None, 0))(params, indices))
+
+
+def indexed_values(method: Method, num_gradients: int, problem: Problem, key, hyper):
+    """The functions of draws of the index at the test inputs, (draws, FRACTIONS, NUM_PAIRS, 2)."""
+    key_start, key_data, key_draws, key_indices, key_steps = jax.random.split(key, 5)
+    num_steps = 10 * max(1, num_gradients // method.num_leapfrog // 10)
+    sampler = method.sampler(hyper, problem.num_data / (2 * NOISE**2))
+    model = start_indexed(method.model, key_start, hyper.get("prior_scale", 1.0), problem.dim)
+    towards = directions(key_data) * method.perturbed
+    indices = indices_of(method.model, key_indices, (num_steps, method.num_indices))
+
+    def step(state, inputs):
+        key, indices = inputs
+        return sampler.step(key, state, indexed_potential(problem, model, indices, towards))[0], None
+
+    def tenth(state, inputs):
+        state, _ = jax.lax.scan(step, state, inputs)
+        return state, state.params
+
+    in_tenths = lambda array: array.reshape(10, num_steps // 10, *array.shape[1:])
+    inputs = jax.tree.map(in_tenths, (jax.random.split(key_steps, num_steps), indices))
+    _, positions = jax.lax.scan(tenth, sampler.init(model.params), inputs)
+    ends = np.array([round(10 * fraction) - 1 for fraction in FRACTIONS])
+    values = lambda index, params: model.apply(model.member(params, index), problem.pairs)[..., 0]
+    draws = indices_of(method.model, key_draws, (method.num_draws,))
+    at_ends = jax.tree.map(lambda leaf: leaf[ends], positions)
+    return jax.vmap(jax.vmap(values, (None, 0)), (0, None))(draws, at_ends)
+
+
 def values_of(method: Method, num_gradients: int, problem: Problem, key, hyper):
     """The functions of a method at the test inputs, (chains, positions kept, NUM_PAIRS, 2)."""
+    if method.num_indices:
+        return indexed_values(method, num_gradients, problem, key, hyper)
     num_chains = method.num_chains
     num_steps = num_gradients // num_chains // method.num_leapfrog
     thin = num_steps if method.ensemble else max(1, num_steps * num_chains // 200)
@@ -182,12 +315,14 @@ def values_of(method: Method, num_gradients: int, problem: Problem, key, hyper):
 
 def kept(method: Method, values, fraction: float):
     """The functions that a method has after a fraction of its budget, (M, NUM_PAIRS, 2); none if it has none yet."""
-    if method.ensemble:
+    if method.num_indices:
+        values = values[:, FRACTIONS.index(fraction)]
+    elif method.ensemble:
         values = values[: int(values.shape[0] * fraction)]
     else:
         last = int(values.shape[1] * fraction)
         values = values[:, last // 2 : last]
-    return values.reshape(-1, *values.shape[2:])
+    return values.reshape(-1, *values.shape[-2:])
 
 
 def runner(method: Method, num_gradients: int):
@@ -228,15 +363,20 @@ def underdamped(make, **settings):
 STEPS, FRICTIONS, BIASES = (0.03, 0.1, 0.3, 1.0), (0.1, 0.3, 1.0), (0.03, 0.1, 1.0)
 RATES, SCALES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3), (0.1, 0.3, 1.0, 2.0)
 ENSEMBLE = Method(adam, {"step_size": RATES}, 20, ensemble=True)
+PRIORS = {"step_size": RATES, "prior_scale": SCALES}
+INDEX = Method(adam, PRIORS, model="last layer", perturbed=True, num_indices=20)
 FLOOR, REFERENCE = "one network", "hmc"
 METHODS = {
     FLOOR: ENSEMBLE._replace(num_chains=1, budget=0.05),
     "ensemble": ENSEMBLE,
     "ensemble, anchored": ENSEMBLE._replace(model="anchored", perturbed=True),
-    "ensemble, random priors": ENSEMBLE._replace(model="prior", grid={"step_size": RATES, "prior_scale": SCALES}),
-    "ensemble, random priors, perturbed": ENSEMBLE._replace(
-        model="prior", perturbed=True, grid={"step_size": RATES, "prior_scale": SCALES}
-    ),
+    "ensemble, random priors": ENSEMBLE._replace(model="prior", grid=PRIORS),
+    "ensemble, random priors, perturbed": ENSEMBLE._replace(model="prior", perturbed=True, grid=PRIORS),
+    "ensemble of last layers": INDEX._replace(model="heads", perturbed=False),
+    "ensemble of last layers, perturbed": INDEX._replace(model="heads"),
+    "hypermodel, anchored": INDEX._replace(model="hypermodel", grid={"step_size": RATES}, num_leapfrog=20),
+    "hypermodel of the last layer, perturbed": INDEX,
+    "epinet, perturbed": INDEX._replace(model="epinet", num_indices=4),
     "langevin": Method(lambda hyper, beta: samplers.langevin(hyper["step_size"], beta), {"step_size": STEPS}),
     REFERENCE: Method(
         lambda hyper, beta: samplers.hmc(hyper["step_size"], 10, beta),
@@ -318,18 +458,24 @@ def summarise(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def chart(summary: pd.DataFrame) -> Chart:
-    """Joint log-likelihood above the floor against gradients: samplers, and ensembles."""
+    """Joint log-likelihood above the floor against gradients: samplers, ensembles, and networks with an index."""
     names = [name for name in dict.fromkeys(summary["method"]) if name != FLOOR]
     colours, panels = colours_of(names), []
     ends = float(np.floor(summary["joint"].min())), float(np.ceil(summary["joint"].max()))
-    for title, is_ensemble in (("samplers, ten chains", False), ("ensembles", True)):
+    kinds = {
+        "samplers, ten chains": (False, False),
+        "ensembles": (True, False),
+        "last layers, or a random index": (False, True),
+    }
+    for title, kind in kinds.items():
         series = []
-        for name in (name for name in names if METHODS[name].ensemble == is_ensemble):
+        for name in (name for name in names if (METHODS[name].ensemble, METHODS[name].num_indices > 0) == kind):
             rows = summary[summary["method"] == name].sort_values("gradients")
             x, y = list(rows["gradients"]), list(rows["joint"])
-            series.append(Series(name, colours[name], x, y, dashed=is_ensemble, points=True))
+            series.append(Series(name, colours[name], x, y, dashed=any(kind), points=True))
         label = "joint log-likelihood above one network"
-        panels.append(Panel(title, "gradients", label, series, True, y_range=ends, guides=(0,)))
+        if series:
+            panels.append(Panel(title, "gradients", label, series, True, y_range=ends, guides=(0,)))
     return Chart("testbed", "", "", "testbed.csv", panels)
 
 
@@ -366,6 +512,7 @@ def main():
     parser.add_argument("--num-gradients", type=int, default=2_000, help="gradients of the full data for each problem")
     parser.add_argument("--num-tuning", type=int, default=2, help="tuning problems of each size, an even number")
     parser.add_argument("--num-problems", type=int, default=12, help="fresh problems of each size, an even number")
+    parser.add_argument("--num-draws", type=int, default=100, help="draws of a random index that are scored")
     parser.add_argument("--output", type=Path, help="a folder for tables and figure, written after each method")
     arguments = parser.parse_args()
     for name in ("num_tuning", "num_problems"):
@@ -373,7 +520,7 @@ def main():
             parser.error(f"{name} must be a positive multiple of {PER_BATCH}, got {getattr(arguments, name)}")
     tables, tried = [], []
     for name in dict.fromkeys([FLOOR, *arguments.methods]):
-        method, began = METHODS[name], time.time()
+        method, began = METHODS[name]._replace(num_draws=arguments.num_draws), time.time()
         num_gradients = round(method.budget * arguments.num_gradients)
         run = runner(method, num_gradients)
         found = tune(run, method.grid, arguments.num_tuning)

@@ -361,6 +361,7 @@ def underdamped(make, **settings):
 
 
 STEPS, FRICTIONS, BIASES = (0.03, 0.1, 0.3, 1.0), (0.1, 0.3, 1.0), (0.03, 0.1, 1.0)
+MATCHED_STEPS = (0.003, 0.01, *STEPS)
 RATES, SCALES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3), (0.1, 0.3, 1.0, 2.0)
 ENSEMBLE = Method(adam, {"step_size": RATES}, 20, ensemble=True)
 PRIORS = {"step_size": RATES, "prior_scale": SCALES}
@@ -391,6 +392,13 @@ METHODS = {
     "adam_langevin": Method(biased(samplers.adam_langevin), {"step_size": STEPS, "bias_factor": BIASES}),
     "adaptive_underdamped": Method(
         biased(samplers.adaptive_underdamped, friction=1.0), {"step_size": STEPS, "bias_factor": BIASES}
+    ),
+    "adam_langevin, matched noise": Method(
+        biased(samplers.adam_langevin, matched_noise=True), {"step_size": MATCHED_STEPS, "bias_factor": BIASES}
+    ),
+    "adaptive_underdamped, matched noise": Method(
+        biased(samplers.adaptive_underdamped, friction=1.0, matched_noise=True),
+        {"step_size": MATCHED_STEPS, "bias_factor": BIASES},
     ),
     "preconditioned_langevin": Method(
         lambda hyper, beta: samplers.preconditioned_langevin(hyper["step_size"], beta, epsilon=hyper["epsilon"]),

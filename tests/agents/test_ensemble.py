@@ -25,6 +25,12 @@ from feelgood.agents import (
 from feelgood.training import run_batch, trainer
 from feelgood.training.config import FunctionalConfig
 
+# One type for all batches: JAX compiles a function again for each new one.
+Batch = namedtuple(
+    "Batch",
+    "observation action return_ bootstrap_discount next_observation first_observation slot weight",
+)
+
 
 def batch(**fields):
     defaults = {
@@ -37,7 +43,7 @@ def batch(**fields):
         "slot": jnp.array([3, 4]),
         "weight": None,
     }
-    return namedtuple("Batch", defaults)(**{**defaults, **fields})
+    return Batch(**{**defaults, **fields})
 
 
 def test_a_random_prior_has_unit_variance_and_independent_values_on_one_hot_inputs_of_any_size():

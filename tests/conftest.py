@@ -7,15 +7,15 @@ from functools import cache, partial
 from pathlib import Path
 
 import jax
+import jaxtyping
 import pytest
-from jaxtyping import install_import_hook
 
 from folders import studies as studies
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Compiled code without the lines of source that it comes from takes three to five percent less time.
 jax.config.update("jax_traceback_in_locations_limit", 0)
-install_import_hook("feelgood", "beartype.beartype")
+jaxtyping.install_import_hook("feelgood", "beartype.beartype")
 
 
 # JAX makes an MLIR context for each function that it compiles. That takes 5 ms and 1 MB, a quarter of the time and most
@@ -57,6 +57,14 @@ def limit_memory():
         jax.clear_caches()
     if before <= 3 < (peak := memory("VmHWM")):  # the peak stays: later files are not at fault
         pytest.fail(f"the tests of a worker must stay below 3 GiB of memory, and with this file they took {peak:.1f}")
+
+
+@pytest.fixture
+def unchecked_types():
+    """Checks no types in calls of the package, as if it were imported outside the tests."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session")

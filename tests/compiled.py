@@ -1,10 +1,10 @@
-"""Batches of runs that are compiled once."""
+"""Runs whose functions are compiled once."""
 
 from contextlib import contextmanager
 
 import pytest
 
-from feelgood.training import batch
+from feelgood.training import batch, external
 
 
 @contextmanager
@@ -17,4 +17,13 @@ def compiled_once(made):
             "over_devices",
             lambda function, **settings: made.setdefault(function.__qualname__, compile_(function, **settings)),
         )
+        yield
+
+
+@contextmanager
+def steps_compiled_once():
+    """Lets runs outside XLA, with one agent, environment and configuration, share their compiled steps."""
+    make, made = external.external_steps, []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(external, "external_steps", lambda *settings: (made or made.append(make(*settings)) or made)[0])
         yield

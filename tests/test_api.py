@@ -34,7 +34,7 @@ from feelgood.protocols import ATARI
 from feelgood.runs import store
 from feelgood.studies.atari.runs import settings as study_settings
 from feelgood.studies.atari.study import AtariStudy, runs_of
-from feelgood.training import FunctionalConfig, Interrupted, run_batch, trainer
+from feelgood.training import FunctionalConfig, Interrupted, external_steps, run_batch, trainer
 from feelgood.training.acting import spaces_of
 from feelgood.training.functional import spaces_of as functional_spaces
 
@@ -630,6 +630,19 @@ def test_arguments_of_another_kind_are_refused_in_one_sentence(unchecked_types):
     ]
     assert agent.startswith("agent must be one of 'fg_ulmcdqn', ")
     assert agent.endswith(", got 3")
+
+
+def test_several_seeds_are_compiled_once_and_each_run_is_as_alone(monkeypatch):
+    learn, traced = external_steps.learn, []
+    monkeypatch.setattr(external_steps, "learn", lambda *arguments: traced.append(1) or learn(*arguments))
+    train = partial(feelgood.train, "dqn", "CartPole-v1", num_steps=64, num_envs=8)
+    both = train(seeds=(0, 1)).curve
+    assert len(traced) == 1
+    second, alone = both[both["seed"] == 1], train(seeds=1).curve
+    for column in ("step", "return", "training_return", "potential"):
+        np.testing.assert_array_equal(second[column], alone[column])
+    assert second["potential"].notna().any()
+    assert not second["potential"].equals(both.loc[both["seed"] == 0, "potential"])
 
 
 def test_the_curves_of_other_seeds_stay_in_their_folder(tmp_path):

@@ -41,6 +41,7 @@ from feelgood.training.acting import spaces_of
 from feelgood.training.config import ExternalConfig, most_groups
 from feelgood.training.evaluation import random_return
 from feelgood.training.external import Point, train
+from feelgood.training.external_steps import external_steps
 from feelgood.training.policy import Origin, make_environment
 from feelgood.typing import Scalar
 
@@ -175,6 +176,7 @@ def train_external(
     label = label_of(spec, origin, identity(environment) if origin.kind == "own" else None)
     about = {"agent": spec.name, "environment": environment.name}
     random = random_return(environment, config.num_evaluation_episodes, config.max_evaluation_steps)
+    steps = external_steps(environment, spec.make, config, spec.hyper, spec.schedule)
     rows, last, best = [], [], []
 
     def row(seed: int, point: Point) -> dict[str, Any]:
@@ -191,6 +193,7 @@ def train_external(
             spec.hyper,
             seed,
             schedule=spec.schedule,
+            steps=steps,
             folder=None if folder is None else folder / f"seed-{seed}",
             label=label,
             report=partial(report_point, seed),

@@ -12,7 +12,7 @@ from feelgood.training.checkpoint import check_label
 from feelgood.training.config import ExternalConfig
 from feelgood.training.curve import Point
 from feelgood.training.external_run import Outcome, Run
-from feelgood.training.external_steps import external_steps
+from feelgood.training.external_steps import ExternalSteps, external_steps
 from feelgood.training.journal import state_of
 from feelgood.typing import Scalar
 
@@ -25,6 +25,7 @@ def train(
     seed: int,
     *,
     schedule: Callable[[Any, Scalar], Any] = constant,
+    steps: ExternalSteps | None = None,
     folder: Path | None = None,
     label: str = "",
     checkpoint_seconds: float = 60.0,
@@ -44,6 +45,8 @@ def train(
       hyper: hyper-parameters of the agent.
       seed: seed of initialisation, noise, minibatches and environments.
       schedule: `(hyper, progress) -> hyper`, the hyper-parameters at `progress` in [0, 1] of the budget.
+      steps: the `external_steps` of this environment, agent, configuration and schedule, so that several seeds are
+        compiled once; made here if not given.
       folder: folder for checkpoints; None for none. A run in it is continued with its agent, replay, counters and
         curve; the environments begin new episodes.
       label: identifies the run; the checkpoint of another run is refused.
@@ -63,7 +66,7 @@ def train(
     label = f"{label} seed {seed} {config}"
     if folder is not None:
         check_label(state_of(folder), label)
-    steps = external_steps(environment, make_agent, config, hyper, schedule)
+    steps = steps or external_steps(environment, make_agent, config, hyper, schedule)
     run = Run(environment, steps, config, hyper, seed, num_evaluators, report, tick, say)
     try:
         if folder is not None:

@@ -260,6 +260,7 @@ def main():
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--agents", nargs="+", default=["ensemble_dqn", "dqn"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
+    parser.add_argument("--num-steps", type=int, help="steps of every task; each task's own if not given")
     parser.add_argument("--output", type=Path, help="a CSV file to which the evaluations of each run are added")
     arguments = parser.parse_args()
     print("| task | steps | agent | seed | last three evaluations | all evaluations | seconds |")
@@ -267,6 +268,7 @@ def main():
     for seed in arguments.seeds:
         for task in arguments.tasks:
             make, num_steps = TASKS[task]
+            num_steps = arguments.num_steps or num_steps
             for agent in arguments.agents:
                 began = time.time()
                 curve = feelgood.train(agent, make or task, num_steps=num_steps, seeds=[seed], progress=False).curve

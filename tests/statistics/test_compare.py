@@ -124,9 +124,9 @@ def test_a_folder_whose_name_has_a_colon_is_a_folder(tmp_path):
     assert read_side(side(tmp_path, "with:colon", a=[1.0])).agents == ["a"]
 
 
-def evaluations(file, game, times, seeds, value):
+def evaluations(file, times, seeds, value):
     """A file of curves whose returns are `value(time, seed)`."""
-    rows = [("a", game, seed, time) for seed in seeds for time in times]
+    rows = [("a", "hero", seed, time) for seed in seeds for time in times]
     table = pd.DataFrame(rows, columns=["agent", "game", "seed", "frame"])
     table["return"] = [value(row.frame, row.seed) for row in table.itertuples()]
     table.to_csv(file, index=False)
@@ -134,8 +134,8 @@ def evaluations(file, game, times, seeds, value):
 
 
 def test_files_are_compared_at_the_times_that_all_runs_have(tmp_path):
-    ours = evaluations(tmp_path / "ours.csv", "hero", range(0, 1001, 200), (0, 1), lambda time, seed: time + seed)
-    theirs = evaluations(tmp_path / "theirs.csv", "hero", range(0, 5001, 100), (0, 1, 2), lambda time, seed: time / 2)
+    ours = evaluations(tmp_path / "ours.csv", range(0, 1001, 200), (0, 1), lambda time, seed: time + seed)
+    theirs = evaluations(tmp_path / "theirs.csv", range(0, 5001, 100), (0, 1, 2), lambda time, seed: time / 2)
     at_the_end = compare(read_side(ours), read_side(f"{theirs}:a"))
     assert at_the_end.notes[0] == f"budgets differ: runs end at frame 1,000 in {ours} and frame 5,000 in a"
     found = compare(read_side(ours), read_side(f"{theirs}:a"), same_times=True)
@@ -146,7 +146,7 @@ def test_files_are_compared_at_the_times_that_all_runs_have(tmp_path):
 
 
 def test_evaluations_that_occur_twice_are_averaged_unless_a_column_distinguishes_them(tmp_path):
-    one = evaluations(tmp_path / "one.csv", "hero", (0, 200), (0, 1), lambda time, seed: time)
+    one = evaluations(tmp_path / "one.csv", (0, 200), (0, 1), lambda time, seed: time)
     twice, mixed = tmp_path / "twice.csv", tmp_path / "mixed.csv"
     rows = pd.read_csv(one)
     pd.concat([rows, rows[-1:].assign(**{"return": 300.0})]).to_csv(twice, index=False)
@@ -159,8 +159,8 @@ def test_evaluations_that_occur_twice_are_averaged_unless_a_column_distinguishes
 
 
 def test_sides_without_a_common_time_are_refused_in_a_sentence(tmp_path):
-    ours = evaluations(tmp_path / "ours.csv", "hero", (0, 200), (0, 1), lambda time, seed: time)
-    late = evaluations(tmp_path / "late.csv", "hero", (0, 300), (0, 1), lambda time, seed: time)
+    ours = evaluations(tmp_path / "ours.csv", (0, 200), (0, 1), lambda time, seed: time)
+    late = evaluations(tmp_path / "late.csv", (0, 300), (0, 1), lambda time, seed: time)
     steps = tmp_path / "steps.csv"
     pd.read_csv(ours).rename(columns={"frame": "step"}).to_csv(steps, index=False)
     with pytest.raises(ValueError, match=f"all runs of {ours} and {late} must share a time after the start, got none"):

@@ -129,11 +129,11 @@ def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
     Args:
       path: the study's folder, or a CSV or Parquet file. For an Atari study that is still running, the curves so far
         are returned.
-      table: name of one of its tables, without file extension; if not given, `curves` (a row per run and evaluation),
-        or the only table if there are no curves.
+      table: name of one of the folder's tables, without file extension; if not given, `curves` (a row per run and
+        evaluation), or the only table if there are no curves.
 
     Raises:
-      ValueError: if the folder holds no such table.
+      ValueError: if the folder holds no such table, or the file is no table.
 
     Examples:
       >>> curves = load_results("results/nchain")
@@ -141,9 +141,7 @@ def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
     """
     folder = Path(path)
     if folder.is_file():
-        if folder.suffix not in (".csv", ".parquet"):
-            raise ValueError(f"a table must be a CSV or Parquet file, got {str(folder)!r}")
-        return read_table(folder) if folder.suffix == ".parquet" else _read_csv(folder)
+        return _read_file(folder)
     # If a table exists in both formats, read Parquet: it has exact numbers and types.
     files = {file.stem: file for ending in ("csv", "parquet") for file in sorted(folder.glob(f"*.{ending}"))}
     so_far = sorted(folder.glob("cells/*.so-far.csv"))
@@ -156,8 +154,7 @@ def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
             raise ValueError(f"folder {folder} holds no curves; choose a table of {', '.join(map(repr, files))}")
         table = "curves" if "curves" in files else next(iter(files))
     check_choice("table", table, files)
-    _check_hash(files[table])
-    return read_table(files[table]) if files[table].suffix == ".parquet" else _read_csv(files[table])
+    return _read_file(files[table])
 
 
 def write_so_far(checkpoint: Path, curve: pd.DataFrame) -> None:
@@ -176,6 +173,13 @@ def _why_empty(folder: Path) -> str:
     if (folder / "manifest.json").exists() and not read_study(folder)["finished"]:
         return f" yet: its study is unfinished (continue it with feelgood resume {shlex.quote(str(folder))})"
     return ": it has no table"
+
+
+def _read_file(path: Path) -> pd.DataFrame:
+    if path.suffix not in (".csv", ".parquet"):
+        raise ValueError(f"a table must be a CSV or Parquet file, got {str(path)!r}")
+    _check_hash(path)
+    return read_table(path) if path.suffix == ".parquet" else _read_csv(path)
 
 
 def _read_csv(path: Path) -> pd.DataFrame:

@@ -57,7 +57,7 @@ def run(agent: str, points: list[dict], size: int, num_chains: int, is_matched: 
         capacity=100_000,
         num_chains=num_chains,
     )
-    options = agents.Options(hidden=(50, 50), form="corrected", matched_noise=is_matched)
+    options = agents.Options((50, 50), form="corrected", matched_noise=is_matched, reduction=arguments.reduction)
     make = lambda spaces, hyper: agents.make_agent(agent, spaces, hyper, options)
     of_runs = [point for point in points for _ in range(num_seeds)]
     hyper = {name: jnp.array([point[name] for point in of_runs], jnp.float32) for name in points[0]}
@@ -68,7 +68,7 @@ def run(agent: str, points: list[dict], size: int, num_chains: int, is_matched: 
     found = np.array_split(np.asarray(record.num_successes).sum(1), len(points))
     diverged = np.array_split(~np.asarray(record.is_finite)[:, -1], len(points))
     where = {"agent": agent, "size": size, "num_chains": num_chains, "matched_noise": is_matched}
-    where["replay_ratio"] = arguments.replay_ratio
+    where.update(replay_ratio=arguments.replay_ratio, reduction=arguments.reduction)
     columns = ["step_size", "friction", "bias_factor", "bias_epsilon", "adam_epsilon", "inverse_temperature"]
     rows = []
     for point, episodes, treasures, bad in zip(points, solved, found, diverged, strict=True):
@@ -99,6 +99,7 @@ def main():
     parser.add_argument("--betas", type=float, nargs="+", default=[1e4, 1e6, 1e8, 1e10, 1e12, 1e14])
     parser.add_argument("--plain", action=argparse.BooleanOptionalAction, help="only plain or only matched noise")
     parser.add_argument("--replay-ratio", type=float, default=10.0, help="updates per step")
+    parser.add_argument("--reduction", choices=["mean", "sum"], default="mean", help="sum sharpens with data")
     parser.add_argument("--num-seeds", type=int, default=4)
     parser.add_argument("--num-episodes", type=int, default=1_000)
     parser.add_argument("--output", type=Path, help="a CSV file; the rows are printed if not given")

@@ -11,6 +11,10 @@ Init: TypeAlias = Literal["torch", "unbiased", "he"]
 Critic: TypeAlias = Literal["mean", "categorical", "quantile"]
 """The statistic of the return that a network estimates; see `feelgood.agents.Options`."""
 
+Reduction: TypeAlias = Literal["mean", "sum"]
+"""How the losses of a minibatch are combined; see `feelgood.agents.Options`."""
+
 CRITICS: tuple[str, ...] = get_args(Critic)
 FORMS: tuple[str, ...] = get_args(Form)
 INITS: tuple[str, ...] = get_args(Init)
+REDUCTIONS: tuple[str, ...] = get_args(Reduction)

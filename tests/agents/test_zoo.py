@@ -334,6 +334,24 @@ def test_langevin_dqn_without_noise_takes_the_steps_of_dqn_with_its_epsilon():
     assert not np.allclose(parameters("dqn", 1e-8)[0], expected[0], atol=1e-4)
 
 
+def test_summed_losses_are_a_sharper_posterior_in_shorter_steps():
+    # n·U at the temperature 1/β is U at 1/(nβ), and a Langevin step τ on n·U is the step nτ on U.
+    batch, num_data = fixed_batch((3,), jnp.float32), 50
+
+    def parameters(reduction, step_size, beta):
+        options = dataclasses.replace(SMALL, reduction=reduction)
+        agent = make_agent("lmcdqn", SPACES, {"step_size": step_size, "inverse_temperature": beta}, options)
+        key = jax.random.key(0)
+        state = agent.init(key)
+        state, _ = agent.update(key, state, batch, num_data, agent.look_ahead(key, state, batch))
+        return jax.tree.leaves(state.sampler.params)
+
+    moved = parameters("sum", 1e-3, 1e2)
+    for ours, expected in zip(moved, parameters("mean", num_data * 1e-3, num_data * 1e2), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-6)
+    assert not np.allclose(moved[0], parameters("mean", num_data * 1e-3, 1e2)[0], atol=1e-3)
+
+
 PIXELS = Spaces((4, 36, 36), 2, lambda code: code.astype(jnp.float32) / 5)
 # The others have the network and outputs of the first, and their samplers are tested on vectors; IQN's outputs are
 # quantiles.

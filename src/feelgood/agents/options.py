@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from feelgood.checks import check_choice, check_count, check_kind, check_positive
-from feelgood.choices import CRITICS, FORMS, INITS, Critic, Form, Init
+from feelgood.choices import CRITICS, FORMS, INITS, REDUCTIONS, Critic, Form, Init, Reduction
 from feelgood.typing import Scalar
 
 Hyper = Mapping[str, Scalar]
@@ -38,6 +38,10 @@ class Options:
       prioritized: whether replay is prioritised, by |TD error| or by the loss of a distribution.
       noisy_evaluation: whether noisy layers draw noise in evaluation too; otherwise they use their means. With the
         quantile critic, which draws its fractions, they always draw noise.
+      reduction: how the losses of a minibatch are combined. "mean": the posterior has the same width however many data
+        there are. "sum": their mean times the number of transitions stored, so the posterior sharpens as data grow.
+        Gradients grow with it, so unscaled samplers need smaller step sizes, and ε of the adaptive ones is relative to
+        larger gradients; see `feelgood.objectives.potential`.
     """
 
     hidden: Sequence[int] = (32, 32)
@@ -52,12 +56,14 @@ class Options:
     v_max: float = 10.0
     prioritized: bool = False
     noisy_evaluation: bool = True
+    reduction: Reduction = "mean"
 
     def __post_init__(self):
         check_choice("form", self.form, FORMS)
         check_choice("init", self.init, INITS)
         check_choice("network", self.network, ("auto", "mlp", "nature"))
         check_choice("critic", self.critic, CRITICS)
+        check_choice("reduction", self.reduction, REDUCTIONS)
         check_kind("hidden", self.hidden, (tuple, list), "widths of layers")
         for width in self.hidden:
             check_count("hidden", width, maximum=1_000_000)

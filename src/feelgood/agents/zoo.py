@@ -76,6 +76,7 @@ def _agent(
         objective,
         sampler,
         exploration,
+        reduction=options.reduction,
         average_decay=average_decay,
         priority=critic.priority if options.prioritized else None,
         is_random=is_random or critic.is_random,

@@ -340,7 +340,7 @@ def stop_training(folder):
     while not list(folder.glob("checkpoint/seed-1/evaluating-[1-4]000.npz")) and process.poll() is None:
         time.sleep(0.02)
     process.terminate()
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
 
 
 def stop_nchain(folder):
@@ -355,7 +355,7 @@ def stop_nchain(folder):
             late = time.monotonic() - began  # it has finished
             continue
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
         for path in folder.glob("cells/*.checkpoint.npz"):
             shutil.copy(path, path.with_name(f"{path.name}.previous"))
             return

@@ -22,7 +22,7 @@ def compiled_once(made):
 
 @contextmanager
 def steps_compiled_once():
-    """Lets runs outside XLA, with one agent, environment and configuration, share their compiled steps."""
+    """Lets external runs with one agent, environment and configuration share their compiled steps."""
     make, made = external.external_steps, []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(external, "external_steps", lambda *settings: (made or made.append(make(*settings)) or made)[0])

@@ -1,4 +1,4 @@
-"""Training in one call: checks before it runs, runs outside and inside XLA, and their files."""
+"""Training in one call: checks before it runs, external and functional runs, and their files."""
 
 import json
 import os
@@ -36,7 +36,7 @@ from feelgood.studies.atari.runs import settings as study_settings
 from feelgood.studies.atari.study import AtariStudy, runs_of
 from feelgood.training import FunctionalConfig, Interrupted, external_steps, run_batch, trainer
 from feelgood.training.acting import spaces_of
-from feelgood.training.functional import spaces_of as functional_spaces
+from feelgood.training.functional import functional_spaces
 
 SMALL = {"num_envs": 4, "learning_starts": 40, "batch_size": 16, "capacity": 400, "num_evaluation_episodes": 3}
 TINY = {"num_steps": 100, "evaluation_period": 50, "capacity": 64, "batch_size": 4, "replay_ratio": 1}
@@ -97,9 +97,9 @@ def test_importing_feelgood_loads_neither_jax_nor_gymnasium():
         _ = feelgood.trian
 
 
-def test_every_package_but_the_command_line_loads_as_an_attribute():
+def test_every_package_but_the_command_line_and_the_protocols_load_as_attributes():
     packages = {module.name for module in pkgutil.iter_modules(feelgood.__path__) if module.ispkg}
-    assert packages - {"cli"} <= {*feelgood.__all__}
+    assert {*packages, "protocols"} - {"cli"} <= {*feelgood.__all__}
 
 
 def test_an_agent_learns_in_an_environment_of_your_own(outside):

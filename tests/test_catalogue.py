@@ -6,13 +6,32 @@ import pytest
 
 from feelgood import agents, bandits, catalogue, envs, linear, samplers
 from feelgood.agents.options import Spaces
+from feelgood.cli import COMMANDS
+from feelgood.cli.parsing import parse_options
 from feelgood.envs.diagnostic import DIAGNOSTICS
+from feelgood.studies.bandits import study as bandits_study
 from feelgood.studies.nchain import study as nchain
 from feelgood.studies.regret import study as regret_study
 
 
 def names(kind):
     return [entry.name for entry in catalogue.KINDS[kind]()]
+
+
+def test_the_help_of_the_command_line_names_every_kind():
+    *others, last = catalogue.KINDS
+    assert COMMANDS["list"].summary == f"list {', '.join(others)} and {last} with their papers"
+
+
+@pytest.mark.parametrize(("module", "options"), [(bandits_study, "BanditsStudy"), (regret_study, "RegretStudy")])
+def test_the_help_of_a_study_names_every_part(capsys, module, options):
+    with pytest.raises(SystemExit):
+        parse_options(getattr(module, options), ["--help"], "feelgood run", "feelgood run")
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    named = [*module.PARTS]
+    if module is bandits_study:
+        named += [name for name in module.PROBLEMS if name not in module.WHEELS[1:-1]]  # a range of five
+    assert [name for name in named if name not in said] == []
 
 
 @pytest.mark.parametrize("kind", catalogue.KINDS)

@@ -337,6 +337,70 @@ def test_a_command_that_would_be_refused_is_found_out(line):
         check_command(line)
 
 
+def bare_options(page: Path) -> list[str]:
+    """Code in the text that begins with an option, such as `--num-seeds 3`."""
+    spans = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", FENCE.sub("", page.read_text()))
+    return [span for span in spans if span.startswith("--")]
+
+
+def options_named(lines: list[str]) -> set[str]:
+    """Options of the commands and scripts in these lines, and those of `feelgood train`."""
+    from feelgood.cli.completion import flags_of, study_flags
+
+    found = set(flags_of("train"))
+    for program, first, *rest in map(words_of, lines):
+        if program == "python":
+            found |= set(re.findall(r'"(--[a-z-]+)"', (ROOT / first).read_text()))
+        elif program == "feelgood" and first in COMMANDS:
+            study = {"run": "".join(rest[:1]), "sweep": "sweep"}.get(first)
+            found |= set(study_flags(study) if study in STUDIES else flags_of(first))
+    return found
+
+
+def check_options(span: str, lines: list[str]) -> None:
+    """Requires that the options of a span belong to a command in `lines`, and that their settings exist.
+
+    Raises:
+      ValueError: if not.
+    """
+    import dataclasses
+
+    from feelgood.agents import ZOO, Options
+    from feelgood.training import ExternalConfig, FunctionalConfig
+
+    fields = lambda *records: {field.name for record in records for field in dataclasses.fields(record)}
+    settings = {
+        "--config": fields(FunctionalConfig, ExternalConfig),
+        "--options": fields(Options),
+        "--hyper": {name for spec in ZOO.values() for name in spec.hyper},
+    }
+    known, option = sorted(options_named(lines)), ""
+    for word in shlex.split(span):
+        if word.startswith("--"):
+            # A switch that is on has a second form that turns it off.
+            option = re.sub("^--no-", "--", word)
+            check_choice("option", word if word in known else option, known)
+        elif option in settings:
+            check_choice(option, word.partition("=")[0], sorted(settings[option]))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if bare_options(page)], ids=name_of)
+def test_the_options_in_the_text_of_a_page_belong_to_its_commands(page):
+    for span in bare_options(page):
+        try:
+            check_options(span, commands(page))
+        except ValueError as error:
+            pytest.fail(f"{name_of(page)}: {span}: {error}")
+
+
+@pytest.mark.parametrize(
+    "span", ["--num-chains 5", "--num-groups", "--config chains=5", "--hyper tau=1", "--no-seeds-3"]
+)
+def test_an_option_that_no_command_of_the_page_has_is_found_out(span):
+    with pytest.raises(ValueError):  # noqa: PT011 (each has a sentence of its own)
+        check_options(span, ["feelgood run atari --preset paper", "feelgood train --help", "make demo"])
+
+
 def test_every_command_and_study_is_documented():
     lines = [words_of(line) for page in PAGES for line in commands(page)]
     called = {words[1] for words in lines if words[0] == "feelgood"}
@@ -444,7 +508,7 @@ def test_links_within_the_site_lead_somewhere(site):
 def test_search_works_on_pages_opened_from_files(site, browser):
     browser.get((site / "how-to" / "sweep.html").as_uri())
     browser.find_element("css selector", "input.md-search__input").send_keys("suggest_step_size")
-    deadline = time.time() + 10
+    deadline = time.time() + 600
     while not (found := browser.find_elements("css selector", "a.md-search-result__link")) and time.time() < deadline:
         time.sleep(0.05)
     assert any(link.get_attribute("href").startswith((site / "samplers.html").as_uri()) for link in found)

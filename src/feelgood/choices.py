@@ -8,6 +8,9 @@ Form: TypeAlias = Literal["released", "paper", "corrected", "bounded"]
 Init: TypeAlias = Literal["torch", "unbiased", "he"]
 """Initial weights of networks; see `feelgood.agents.Options`."""
 
+NetworkName: TypeAlias = Literal["auto", "mlp", "nature"]
+"""Networks of agents; see `feelgood.agents.Options`."""
+
 Critic: TypeAlias = Literal["mean", "categorical", "quantile"]
 """The statistic of the return that a network estimates; see `feelgood.agents.Options`."""
 
@@ -17,4 +20,5 @@ Reduction: TypeAlias = Literal["mean", "sum"]
 CRITICS: tuple[str, ...] = get_args(Critic)
 FORMS: tuple[str, ...] = get_args(Form)
 INITS: tuple[str, ...] = get_args(Init)
+NETWORKS: tuple[str, ...] = get_args(NetworkName)
 REDUCTIONS: tuple[str, ...] = get_args(Reduction)

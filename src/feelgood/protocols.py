@@ -51,7 +51,7 @@ PAPER: Mapping[str, Any] = {
 """The paper's protocol in parallel environments, with the differences listed above.
 
 `config` holds arguments of `ExternalConfig`, `options` of `feelgood.agents.Options`, and `env_settings` of
-`feelgood.envs.external.atari`. A new setting is added here and nowhere else.
+`feelgood.envs.external.atari`. The defaults of `ExternalConfig` are this protocol's, as a test checks.
 """
 
 

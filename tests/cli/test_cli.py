@@ -106,7 +106,7 @@ def test_the_options_of_a_study_are_listed_with_their_meaning(capsys):
     boxes = boxes_of_help(capsys, "run", "nchain")
     assert [*boxes] == ["options", "tuning options", "agent options", "engine options"]
     everyday = " ".join(boxes["options"])
-    assert "--num-seeds INT Number of fresh seeds for the results; the preset's if not given. --seeds" in everyday
+    assert "--num-seeds INT Number of fresh seeds for the results (default: from the preset). --seeds" in everyday
     assert "(default: quick)" in everyday
     assert not any(word in everyday for word in ("(default: )", "None", "--engine"))
 

@@ -143,6 +143,14 @@ def test_only_given_options_differ_from_those_of_such_an_environment(monkeypatch
         train.run(train.TrainOptions("atari:pong", env_settings=("sticky=0.25", "life_loss=false"), preset="paper"))
 
 
+def test_steps_environments_and_widths_may_be_given_by_either_option():
+    own = train.TrainOptions("CartPole-v1", num_steps=400, num_envs=4, hidden=(8,))
+    words = {"config": ("num_steps=400", "num_envs=4"), "options": ("hidden=8",)}
+    for each in (own, train.TrainOptions("CartPole-v1", **words), dataclasses.replace(own, **words)):
+        assert each.settings() == {"num_steps": 400, "num_envs": 4}
+        assert each.agent_options() == {"hidden": (8,)}
+
+
 def test_a_run_leaves_a_policy_that_has_learnt_a_figure_and_a_manifest(stopped_and_continued):
     folder, _ = stopped_and_continued
     policy = feelgood.load_policy(folder)
@@ -314,7 +322,15 @@ def test_another_run_does_not_go_into_the_same_folder(stopped_and_continued, cap
             ["--env", "CartPole-v1", "--config", "batch_size=1.5"],
             "batch_size must be a whole number of at least 0, got 1.5",
         ),
-        (["--env", "CartPole-v1", "--config", "num_envs=3"], "num_envs has an option of its own: --num-envs"),
+        (
+            ["--env", "CartPole-v1", "--num-envs", "4", "--config", "num_envs=3"],
+            "num_envs must have one value, got 4 by --num-envs and 3 by --config",
+        ),
+        (
+            ["--env", "CartPole-v1", "--hidden", "8", "--options", "hidden=8,8"],
+            "hidden must have one value, got (8,) by --hidden and (8, 8) by --options",
+        ),
+        (["--env", "CartPole-v1", "--options", "hidn=8"], "did you mean 'hidden'?"),
         (["--env", "CartPole-v1", "--config", "steps=3"], "setting must be one of"),
         (["--env", "atari:pong", "--env-settings", "stiky=0.25"], "did you mean 'sticky'?"),
         (["--env", "CartPole-v1", "--env-settings", "sticky"], "env_settings must be of the form name=value"),

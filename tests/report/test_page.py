@@ -210,7 +210,7 @@ def opened(browser, together, tmp_path_factory):
 
     def open_():
         browser.get(file.as_uri())
-        deadline = time.time() + 10
+        deadline = time.time() + 600
         while (
             not browser.execute_script("return document.querySelectorAll('.panels svg').length")
             and time.time() < deadline

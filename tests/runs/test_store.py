@@ -415,10 +415,10 @@ def test_a_killed_process_leaves_whole_tables_and_no_lock(tmp_path):
         with pytest.raises(ValueError, match=message), store.recorded(tmp_path, "toy", Spec((1,), tmp_path)):
             pytest.fail("began")
         began = time.monotonic()
-        while not (tmp_path / "curves.parquet").exists() and time.monotonic() - began < 30:
+        while not (tmp_path / "curves.parquet").exists() and time.monotonic() - began < 600:
             time.sleep(0.01)
         # Until it is in the middle of a table.
-        while not list(tmp_path.glob("*.partial")) and time.monotonic() - began < 30:
+        while not list(tmp_path.glob("*.partial")) and time.monotonic() - began < 600:
             pass
     finally:
         os.kill(process.pid, signal.SIGKILL)

@@ -145,6 +145,17 @@ def test_an_optax_chain_hands_the_key_through():
     np.testing.assert_allclose(updates, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("make", [samplers.langevin, samplers.underdamped, samplers.adam_langevin])
+def test_a_transformation_takes_a_number_and_refuses_other_leaves(make):
+    transform, key = samplers.to_optax(make(0.1)), jax.random.key(0)
+    array = jnp.asarray(1.0)
+    expected, expected_state = transform.update(array, transform.init(array), array, key=key)
+    updates, state = transform.update(1.0, transform.init(1.0), 1.0, key=key)
+    assert jax.tree.all(jax.tree.map(jnp.array_equal, (updates, state), (expected, expected_state)))
+    with pytest.raises(ValueError, match=r"params must be .* floating-point arrays, got 1.0 at params\['a'\]"):
+        transform.init({"a": 1.0})
+
+
 @pytest.mark.parametrize("name", sorted(ADJUSTED))
 def test_samplers_that_need_several_gradients_are_no_transformation(name):
     with pytest.raises(TypeError, match="cannot be an Optax transformation"):

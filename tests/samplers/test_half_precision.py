@@ -26,6 +26,11 @@ TABLE = {
         samplers.adaptive_underdamped(0.1, 2.0, bias_factor=0.5, second_decay=0.999, corrected=True),
         100,
     ),
+    "adam_langevin_matched": (samplers.adam_langevin(0.1, bias_factor=0.5, matched_noise=True, epsilon=0.1), 60),
+    "adaptive_underdamped_matched": (
+        samplers.adaptive_underdamped(0.1, 2.0, bias_factor=0.5, matched_noise=True, epsilon=0.1),
+        100,
+    ),
     "mala": (samplers.mala(0.2), 60),
     "hmc": (samplers.hmc(0.5, 3), 30),
     "proximal": (samplers.proximal(0.1), 60),

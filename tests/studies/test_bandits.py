@@ -176,9 +176,9 @@ def test_runs_that_call_lapack_stay_on_one_device(make, is_spread, monkeypatch):
 
 
 def test_a_setting_at_the_end_of_its_grid_is_marked():
-    assert parts._in_words("heat", 0.1, (0.1, 0.3, 1.0)) == "heat 0.1 (edge)"
-    assert parts._in_words("heat", 0.3, (0.1, 0.3, 1.0)) == "heat 0.3"
-    assert parts._in_words("ridge", 1.0, (1.0,)) == "ridge 1"
+    assert parts._tuned_text("heat", 0.1, (0.1, 0.3, 1.0)) == "heat 0.1 (edge)"
+    assert parts._tuned_text("heat", 0.3, (0.1, 0.3, 1.0)) == "heat 0.3"
+    assert parts._tuned_text("ridge", 1.0, (1.0,)) == "ridge 1"
 
 
 def test_intervals_are_those_of_the_normal_law():

@@ -35,7 +35,7 @@ def square(n, progress, checkpoint):
 def wait_for(path):
     began = time.monotonic()
     while not pathlib.Path(path).exists():
-        if time.monotonic() - began > 60:
+        if time.monotonic() - began > 600:
             raise TimeoutError
         time.sleep(0.05)
 

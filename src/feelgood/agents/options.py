@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from feelgood.checks import check_choice, check_count, check_kind, check_positive
-from feelgood.choices import CRITICS, FORMS, INITS, REDUCTIONS, Critic, Form, Init, Reduction
+from feelgood.choices import CRITICS, FORMS, INITS, NETWORKS, REDUCTIONS, Critic, Form, Init, NetworkName, Reduction
 from feelgood.typing import Scalar
 
 Hyper = Mapping[str, Scalar]
@@ -50,7 +50,7 @@ class Options:
     matched_noise: bool = False
     num_members: int | None = None
     init: Init = "torch"
-    network: Literal["auto", "mlp", "nature"] = "auto"
+    network: NetworkName = "auto"
     critic: Critic = "mean"
     num_atoms: int = 51
     v_max: float = 10.0
@@ -61,7 +61,7 @@ class Options:
     def __post_init__(self):
         check_choice("form", self.form, FORMS)
         check_choice("init", self.init, INITS)
-        check_choice("network", self.network, ("auto", "mlp", "nature"))
+        check_choice("network", self.network, NETWORKS)
         check_choice("critic", self.critic, CRITICS)
         check_choice("reduction", self.reduction, REDUCTIONS)
         check_kind("hidden", self.hidden, (tuple, list), "widths of layers")

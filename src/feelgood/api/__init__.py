@@ -76,8 +76,8 @@ def train(
 
     Args:
       agent: a name of the zoo (`feelgood list agents`), or your own `(spaces, hyper) -> Agent`.
-      env: a Gymnasium name such as "CartPole-v1"; an Atari game as in "atari:venture"; a functional environment, which
-        trains inside XLA, all seeds at once; an `ExternalEnvironment`; a Gymnasium environment, its class, or a
+      env: a Gymnasium name such as "CartPole-v1"; an Atari game as in "atari:venture"; a functional environment, on
+        which all seeds train at once; an `ExternalEnvironment`; a Gymnasium environment, its class, or a
         function without arguments that makes one; or your own function `(num_envs, training) -> VectorEnv`. See
         `feelgood.envs.conversion.as_external`.
       num_steps: environment steps in all.

@@ -51,7 +51,7 @@ CONTROL_CONFIG: Mapping[str, Any] = {
 CONTROL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "ensemble_dqn": {**ZOO["ensemble_dqn"].config, "learning_starts": 200}
 }
-"""Settings of single agents that differ from `CONTROL_CONFIG`; the recommended agent has those of the zoo."""
+"""Settings of single agents that differ from `CONTROL_CONFIG`. The recommended agent uses the zoo's settings."""
 
 CONTROL_OPTIONS: Mapping[str, Any] = {"hidden": (64, 64), "v_max": 100.0}
 """Options for these environments that differ from the zoo's; returns reach into the hundreds."""

@@ -39,7 +39,7 @@ from feelgood.protocols import ATARI, DEFAULT_PRESET
 from feelgood.runs.identity import identity
 from feelgood.training.acting import spaces_of
 from feelgood.training.config import ExternalConfig, most_groups
-from feelgood.training.evaluation import random_return
+from feelgood.training.evaluation import external_random_return
 from feelgood.training.external import Point, train
 from feelgood.training.external_steps import external_steps
 from feelgood.training.policy import Origin, make_environment
@@ -47,7 +47,7 @@ from feelgood.typing import Scalar
 
 
 def check_protocol(preset: str | None, is_atari: bool) -> Mapping[str, Any]:
-    """The protocol of a preset, the default one if not given; there are presets for Atari games only."""
+    """Returns the protocol of a preset (default: the recommended one). Only Atari games have presets."""
     if preset is not None and not is_atari:
         raise ValueError(f"preset must be left out unless env is an Atari game such as atari:venture, got {preset!r}")
     check_choice("preset", preset or DEFAULT_PRESET, ATARI)
@@ -175,7 +175,7 @@ def train_external(
     spec, origin, environment, seeds, config = job
     label = label_of(spec, origin, identity(environment) if origin.kind == "own" else None)
     about = {"agent": spec.name, "environment": environment.name}
-    random = random_return(environment, config.num_evaluation_episodes, config.max_evaluation_steps)
+    random = external_random_return(environment, config.num_evaluation_episodes, config.max_evaluation_steps)
     steps = external_steps(environment, spec.make, config, spec.hyper, spec.schedule)
     rows, last, best = [], [], []
 

@@ -20,7 +20,7 @@ from feelgood.envs.conversion import functional_as_external
 from feelgood.envs.rules import random_return
 from feelgood.runs.identity import identity
 from feelgood.training.batch import Curves, run_batch
-from feelgood.training.functional import FunctionalConfig, Record, spaces_of, trainer
+from feelgood.training.functional import FunctionalConfig, Record, functional_spaces, trainer
 from feelgood.training.policy import Origin
 
 
@@ -56,7 +56,7 @@ def train_functional(
 ) -> Result:
     """Trains all seeds at once."""
     name = environment.spec.name
-    check_agent(spec, spaces_of(environment))
+    check_agent(spec, functional_spaces(environment))
     external, origin = functional_as_external(environment), Origin("own", name)
     trains = trainer(environment, spec.make, config, spec.schedule)
     random = {"random_return": random_return(environment)}

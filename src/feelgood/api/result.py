@@ -51,7 +51,7 @@ class Result:
         return "\n".join(self.summary())
 
     def summary(self) -> list[str]:
-        """A line for each environment and agent: return in the last three evaluations, and that of random actions."""
+        """One line per environment and agent: return in the last three evaluations, and return of random actions."""
         lines = []
         for (environment, agent), rows in self._groups():
             ends = final_scores(rows, last=3)["score"].dropna()

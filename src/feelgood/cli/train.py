@@ -17,7 +17,7 @@ from feelgood.cli.parsing import parse_options
 from feelgood.cli.work import interruptible, set_up_jax
 from feelgood.pairs import read_numbers, read_seeds, read_values
 from feelgood.protocols import ATARI
-from feelgood.studies.options import PresetInt, grouped
+from feelgood.studies.options import PresetInt, grouped, read_options
 
 if TYPE_CHECKING:
     Preset: TypeAlias = str
@@ -47,11 +47,11 @@ class TrainOptions:
     env_settings: tuple[str, ...] = grouped("agent and training", ())
     """Settings of the environment, as in pixel_scale=0.0625 life_loss=false for an Atari game, or map_name=8x8."""
     agent: str = "auto"
-    """Agent, see `feelgood list agents`; auto for ensemble_dqn, and fg_ulmcdqn on Atari."""
+    """Agent, see `feelgood list agents`. "auto" selects fg_ulmcdqn for Atari games and ensemble_dqn otherwise."""
     agents: tuple[str, ...] = ()
     """Several agents instead of agent."""
     num_steps: PresetInt = None
-    """Environment steps; 50,000 if not given, or 12,500,000 on Atari."""
+    """Environment steps (default: 50,000; Atari games: 12,500,000)."""
     seed: int = 0
     """First seed. A seed determines initialisation, noise, minibatches and environments."""
     num_seeds: int = 1
@@ -59,19 +59,19 @@ class TrainOptions:
     seeds: tuple[str, ...] = ()
     """Seeds instead of seed and num_seeds, as in 3 7 11 or 0-19."""
     num_envs: PresetInt = grouped("agent and training", None)
-    """Environments that step in parallel; 8 if not given, or 300 on Atari."""
+    """Environments that step in parallel (default: 8; Atari games: 300)."""
     hyper: tuple[str, ...] = grouped("agent and training", ())
     """Hyper-parameters that differ from the defaults, as in step_size=1e-2 friction=10."""
     config: tuple[str, ...] = grouped("agent and training", ())
     """Other training settings, as in batch_size=64 n_step=3 target_update_period=200 capacity=50000."""
     hidden: tuple[int, ...] = grouped("agent and training", ())
-    """Widths of the hidden layers; 64 64 if not given, and 32 32 for ensemble_dqn."""
+    """Widths of the hidden layers (default: 64 64; ensemble_dqn: 32 32)."""
     options: tuple[str, ...] = grouped("agent and training", ())
     """Agent options, as in double=true prioritized=true form=corrected critic=quantile; the names are those of
     `feelgood.agents.Options`."""
     preset: Preset = "auto"
-    """Protocol of an Atari game, see `feelgood.protocols`: auto for prioritized. Options of the box below replace its
-    settings one by one."""
+    """Protocol of an Atari game, see `feelgood.protocols`. "auto" selects prioritized. The agent and training options
+    override single settings."""
     output: Path = Path("runs/train")
     """Folder for curves, policy, checkpoints and manifest; unfinished training there is continued."""
     tensorboard: bool = grouped("logging", False)
@@ -127,20 +127,23 @@ class TrainOptions:
 
     def agent_options(self) -> dict[str, Any]:
         """`options` by name, and `hidden` if given."""
-        found: dict[str, Any] = read_values("options", self.options)
-        if "hidden" in found:
-            raise ValueError("hidden has an option of its own: --hidden")
-        return found | ({"hidden": self.hidden} if self.hidden else {})
+        return _joined("options", read_options(self.options), {"hidden": self.hidden} if self.hidden else {})
 
     def settings(self) -> dict[str, int | float]:
-        """`config` as numbers by name; whole numbers as integers."""
+        """`config` as numbers by name, with `num_steps` and `num_envs` if given; whole numbers as integers."""
         numbers = _numbers("config", self.config)
         given = {name: int(value) if value == int(value) else value for name, value in numbers.items()}
-        own = {name: getattr(self, name) for name in ("num_steps", "num_envs")}
-        for name in own:
-            if name in given:
-                raise ValueError(f"{name} has an option of its own: --{name.replace('_', '-')}")
-        return {**given, **{name: value for name, value in own.items() if value is not None}}
+        own = {"num_steps": self.num_steps, "num_envs": self.num_envs}
+        return _joined("config", given, {name: value for name, value in own.items() if value is not None})
+
+
+def _joined(field: str, given: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings given by `field` and those with an option of their own; both may give the same value."""
+    for name, value in own.items():
+        if given.get(name, value) != value:
+            option = name.replace("_", "-")
+            raise ValueError(f"{name} must have one value, got {value} by --{option} and {given[name]} by --{field}")
+    return {**given, **own}
 
 
 def _agent(name: str, env: str) -> str:

@@ -1,4 +1,4 @@
-"""Environments: functional ones, which run inside XLA, and external ones in `feelgood.envs.external`.
+"""Environments: functional ones here, and external ones in `feelgood.envs.external`.
 
 `feelgood.envs.conversion` makes external environments from those in any other form.
 `feelgood.envs.gym` offers functional environments to Gymnasium.

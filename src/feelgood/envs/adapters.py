@@ -29,7 +29,7 @@ def from_gymnax(environment: Any, params: Any = None, *, max_episode_steps: int 
     Args:
       environment: has `reset_env`, `step_env`, `is_terminal`, `action_space` and `observation_space`.
       params: its parameters; `environment.default_params` if not given.
-      max_episode_steps: a time limit below that of the parameters.
+      max_episode_steps: a time limit shorter than the one in the parameters.
 
     Examples:
       `feelgood.train("ensemble_dqn", from_gymnax(*gymnax.make("Catch-bsuite")), num_steps=10_000)`
@@ -120,7 +120,7 @@ def _environment(reset, step, num_actions, ends, max_episode_steps: int, name: s
 
 
 def _end(values: ArrayLike, shape: tuple[int, ...]) -> float | tuple[float, ...]:
-    """Bounds of a vector one by one; those of an image as one number if they are equal, else none."""
+    """Returns the bounds of a vector per entry, and of an image as one number if they are equal; otherwise none."""
     filled = np.asarray(values, np.float64)
     if len(shape) == 1 and filled.shape == shape:
         return tuple(float(value) for value in filled)

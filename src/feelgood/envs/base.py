@@ -1,4 +1,4 @@
-"""Functional environments: records of pure functions that run inside XLA.
+"""Functional environments: records of pure functions.
 
 An environment holds no state. It never resets itself: the observation of a step is the true successor, also at the end
 of an episode, and the training loop calls `reset`.

@@ -1,4 +1,4 @@
-"""Classic control inside XLA: CartPole-v1, MountainCar-v0 and Acrobot-v1 with Gymnasium's physics and time limits.
+"""Functional CartPole-v1, MountainCar-v0 and Acrobot-v1 with Gymnasium's physics and time limits.
 
 Gymnasium computes in float64 and these in float32, so states agree up to rounding. The time limit truncates.
 """

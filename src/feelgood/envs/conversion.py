@@ -86,7 +86,7 @@ def _copied(env: gymnasium.Env) -> gymnasium.Env:
 def functional_as_external(environment: Environment) -> ExternalEnvironment:
     """A functional environment as an external one, played step by step.
 
-    Agents see the observations of training inside XLA: one-hot ones as indices, images unscaled.
+    Agents see the observations of functional training: one-hot ones as indices, images unscaled.
     """
     check_environment(environment)
     spec = environment.spec

@@ -1,4 +1,4 @@
-"""External environments, which step outside XLA: vector environments of Gymnasium and of ALE, as lanes of frames."""
+"""External environments: vector environments of Gymnasium and of ALE, as lanes of frames."""
 
 import contextlib
 import multiprocessing

@@ -92,6 +92,9 @@ LOOKS = {
 }
 """Published names and colours; any other name is its own label and takes a free colour."""
 
+SYMBOLS = {"feel_good_weight": "feel-good weight λ", "friction": "friction γ"}
+"""Names of the hyper-parameters that studies vary."""
+
 # For names without a colour of their own: first the palette of figures, then Tol's muted one.
 _CYCLE = [COLOURS[name] for name in ("blue", "red", "green", "orange", "pink", "sky", "black", "grey")]
 _CYCLE += ["#332288", "#117733", "#882255", "#44AA99", "#999933", "#AA4499", "#661100", "#6699CC"]

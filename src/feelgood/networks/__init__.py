@@ -24,6 +24,7 @@ Examples:
   (7, 3136)
 """
 
+from feelgood.networks.base import Network, network, partition
 from feelgood.networks.builders import (
     categorical,
     ensemble,
@@ -40,7 +41,6 @@ from feelgood.networks.builders import (
     table,
     with_prior,
 )
-from feelgood.networks.functional import Network, network, partition
 from feelgood.networks.layers import OneHot
 from feelgood.networks.models import Quantiles
 from feelgood.networks.weights import he_weights, with_init, zero_biases

@@ -13,7 +13,7 @@ from feelgood.typing import Array
 
 
 def zero_biases(model: Any) -> Any:
-    """Sets all biases of a model to zero, those of its priors too.
+    """Sets all biases of a model to zero, including the biases of its priors.
 
     A network of ReLUs then scales with its input, f(c·o) = c·f(o), so the preferences of an untrained one depend on
     its observations, however small their numbers are.
@@ -28,7 +28,7 @@ def zero_biases(model: Any) -> Any:
 
 
 def he_weights(model: Any) -> Any:
-    """Turns PyTorch's initial weights into He's, and sets all biases to zero; those of its priors too.
+    """Turns PyTorch's initial weights into He's, and sets all biases to zero, including the biases of its priors.
 
     PyTorch draws weights from ±1/√n for n inputs, with variance 1/3n, He from ±√(6/n), with variance 2/n (He et al.,
     2015). With the former every layer with ReLU makes activations and gradients √6 times smaller; with the latter they

@@ -101,9 +101,13 @@ def initial_state(params: Params, memory: Any = ()) -> SamplerState:
     return SamplerState(_as_params(params), memory)
 
 
+def _as_array(tree: Params) -> Params:
+    is_number = isinstance(tree, int | float) and not isinstance(tree, bool)
+    return jnp.asarray(tree, float) if is_number else tree
+
+
 def _as_params(params: Params) -> Params:
-    if isinstance(params, int | float) and not isinstance(params, bool):
-        return jnp.asarray(params, float)
+    params = _as_array(params)
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         if not _is_floating(leaf):
             raise ValueError(
@@ -165,12 +169,13 @@ def first_order(init: Callable, update: Callable) -> Sampler:
     """
 
     def wide_init(params: Params):
-        return init(widen(params))
+        return init(widen(_as_params(params)))
 
     def wide_update(gradient, memory, params=None, **extra):
         if params is None:
             raise ValueError("update of a sampler needs the parameters, as in update(gradient, state, params, key=key)")
-        increment, new_memory = update(widen(gradient), memory, widen(params), **extra)
+        params = _as_params(params)
+        increment, new_memory = update(widen(_as_array(gradient)), memory, widen(params), **extra)
         return like(increment, params), like(new_memory, memory)
 
     return from_optax(optax.GradientTransformationExtraArgs(wide_init, wide_update))

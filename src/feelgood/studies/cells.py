@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from feelgood.checks import check_choice, check_count
-from feelgood.pairs import read_values
 from feelgood.studies.engine import Task, task_of
-from feelgood.studies.options import grouped
+from feelgood.studies.options import grouped, read_options
 from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
 
 OPTIMUM = 10.0
@@ -27,8 +26,8 @@ class CellOptions(SeedOptions):
     """Options of studies that run cells."""
 
     seeds_per_task: int | None = grouped("engine", None)
-    """Seeds per task; all seeds in one task if not given. Smaller tasks spread better over a cluster, and a lost worker
-    loses less. Results of other batch sizes may differ by rounding; the engine makes no difference."""
+    """Seeds per task (default: all seeds in one task). Smaller tasks spread better over a cluster, and a lost worker
+    loses less. Another batch size can change results by rounding; the choice of engine does not."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -42,20 +41,6 @@ def check_budget(num_steps: int, num_seeds: int) -> None:
     if num_steps % 1000:
         raise ValueError(f"num_steps must be a multiple of 1000, got {num_steps}")
     check_count("num_seeds", num_seeds, maximum=FIRST_TUNING_SEED)
-
-
-def read_options(words: Sequence[str]) -> dict[str, Any]:
-    """Agent options by name.
-
-    Raises:
-      ValueError: if an option is unknown or has a wrong value.
-    """
-    found = read_values("options", words)
-    if found:
-        from feelgood.api.agent_spec import options_of
-
-        options_of(found, {})
-    return found
 
 
 @dataclass(frozen=True)

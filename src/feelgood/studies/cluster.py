@@ -109,7 +109,7 @@ def on_ray(folder: Path, address: str = "") -> Iterator[Engine]:
 
 
 def _needs(room: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> dict[str, int]:
-    """The resources of a task, from those of all nodes."""
+    """Returns the resources of a task, given the resources of all nodes."""
     import jax
 
     if any(node.get("GPU") for node in room) and settings["jax_platforms"] != "cpu":
@@ -209,7 +209,7 @@ def _connect(ray: Any, address: str) -> None:
 
 
 def _silence(address: str) -> str:
-    """Why no gRPC server answers at HOST:PORT, such as the head of a Ray cluster; empty if one does.
+    """Returns the reason why no gRPC server (the Ray head) answers at HOST:PORT, or "" if one does.
 
     Ray itself would retry for many minutes. Addresses of another form are not checked.
     """

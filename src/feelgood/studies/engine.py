@@ -153,13 +153,13 @@ def _flag_other_code(
     folder: Path, code: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]], facts: dict[str, list[str]]
 ) -> None:
     """Warns if some tables were made by another version, commit or number of devices, and names all in `facts`."""
-    in_words = lambda each: ", ".join(f"{name} {value}" for name, value in each.items()) or "an earlier version"
-    other = {file: in_words(each) for file, each in found.items() if each != code}
+    code_text = lambda each: ", ".join(f"{name} {value}" for name, value in each.items()) or "an earlier version"
+    other = {file: code_text(each) for file, each in found.items() if each != code}
     if found:
-        facts["code"] = sorted({*other.values(), *([in_words(code)] if len(other) < len(found) else [])})
+        facts["code"] = sorted({*other.values(), *([code_text(code)] if len(other) < len(found) else [])})
     if other:
         warnings.warn(
-            f"{len(other)} of {len(found)} tables in {folder} were made by other code than this ({in_words(code)}): "
+            f"{len(other)} of {len(found)} tables in {folder} were made by other code than this ({code_text(code)}): "
             f"{'; '.join(sorted(set(other.values())))}. Delete them to make them again with this code",
             stacklevel=2,
         )

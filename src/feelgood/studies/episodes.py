@@ -9,7 +9,7 @@ from typing import Any
 
 from feelgood.checks import check_count
 from feelgood.pairs import read_numbers, read_values
-from feelgood.studies.options import check_agents, grouped
+from feelgood.studies.options import check_agents, grouped, read_options
 from feelgood.studies.seeds import SeedOptions
 
 
@@ -27,7 +27,7 @@ class ChosenAgent:
         from feelgood import agents
         from feelgood.api.agent_spec import agent_spec, options_of
 
-        options = options_of(read_values("options", self.options), {})
+        options = options_of(read_options(self.options), {})
         return agent_spec(self.name, read_numbers("hyper", self.hyper), options, {}, agents.anneal)
 
     def training(self, most_steps: int, period: int):

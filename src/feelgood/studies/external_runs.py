@@ -7,8 +7,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from feelgood.studies.cells import Cell, read_options
+from feelgood.studies.cells import Cell
 from feelgood.studies.engine import Task
+from feelgood.studies.options import read_options
 
 
 def is_external(name: str) -> bool:
@@ -34,7 +35,7 @@ def defaults(environment: str, agent: str, num_steps: int, options: tuple[str, .
 
 
 def external_table(cell: Cell) -> Generator[Sequence[Task], list, Any]:
-    """Part of a plan: runs every point of a cell on every seed; returns a table like those of `cells.tables_of`."""
+    """Part of a plan: runs every point of a cell on every seed; returns a table in the form of `cells.tables_of`."""
     import pandas as pd
 
     runs = [(i, replace(cell, points=[point], seeds=[s])) for i, point in enumerate(cell.points) for s in cell.seeds]
@@ -51,10 +52,10 @@ def run_task(cell: Cell) -> Task:
     settings = defaults(cell.environment, cell.agent, cell.num_steps, cell.options).settings
     digest = fingerprint({**settings, "hyper": {**settings["hyper"], **point}}, seed)
     file = f"{pair_name(cell.agent, cell.environment)}-{cell.stage}-seed-{seed}-{digest}.parquet"
-    return Task(f"{cell.name} {_in_words(point)}", file, partial(_run, cell))
+    return Task(f"{cell.name} {_point_text(point)}", file, partial(_run, cell))
 
 
-def _in_words(point: Mapping[str, float]) -> str:
+def _point_text(point: Mapping[str, float]) -> str:
     return " ".join(f"{name}={value:g}" for name, value in point.items())
 
 
@@ -68,5 +69,5 @@ def _run(cell: Cell, progress: Any, checkpoint: Path | None):
     (point,), config = cell.points, {"num_steps": cell.num_steps}
     job = prepare(cell.agent, cell.environment, cell.seeds, point, read_options(cell.options), config=config)
     folder = None if checkpoint is None else checkpoint.with_suffix("")  # a run needs a folder
-    with follow(progress, f"{cell.name} {_in_words(point)}", job.seeds, cell.num_steps) as (report, tick):
+    with follow(progress, f"{cell.name} {_point_text(point)}", job.seeds, cell.num_steps) as (report, tick):
         return train_external(job, folder, report, lambda text: print(text, file=sys.stderr), tick).curve

@@ -13,11 +13,11 @@ from typing import Any
 
 from feelgood.checks import check_choice, check_count
 from feelgood.pairs import grid_points, read_lists
-from feelgood.studies.cells import Cell, CellOptions, check_budget, environment_by_name, one_table, read_options
+from feelgood.studies.cells import Cell, CellOptions, check_budget, environment_by_name, one_table
 from feelgood.studies.engine import Plan, run_plans
 from feelgood.studies.external_runs import defaults, external_table, is_external
 from feelgood.studies.nchain.study import GRIDS, best, tune, tuning_seeds
-from feelgood.studies.options import grouped
+from feelgood.studies.options import check_options, grouped, read_options
 from feelgood.studies.output import figure_files, markdown_table, plus_minus, write_files
 
 
@@ -50,7 +50,7 @@ class SweepStudy(CellOptions):
     def __post_init__(self):
         super().__post_init__()
         check_choice("agent", self.agent, GRIDS)
-        read_options(self.options)
+        check_options(self.options)
         read_lists("grid", self.grid)
         if not self.tuning_seeds:
             raise ValueError("tuning_seeds must name at least one round, got ()")

@@ -1,4 +1,4 @@
-"""Training loops: inside XLA for functional environments, and around external ones.
+"""Training loops for functional and for external environments.
 
 Examples:
   >>> import jax, jax.numpy as jnp

@@ -12,7 +12,7 @@ from feelgood.typing import Array, PRNGKey, Scalar
 
 
 def acting_part(agent: AgentState) -> AgentState:
-    """The part of an agent's state that acting needs: without momentum, moments, target and noise on rewards."""
+    """The part of an agent's state that acting needs: no momentum, moments, target network or noise on rewards."""
     return agent._replace(sampler=agent.sampler._replace(memory=()), target=(), noise_slot=())
 
 

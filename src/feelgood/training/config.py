@@ -1,4 +1,4 @@
-"""Settings of a training run: the fields that both loops share, and those of each."""
+"""Settings of a training run: fields that both loops share, and fields of one loop only."""
 
 import math
 from dataclasses import dataclass, fields

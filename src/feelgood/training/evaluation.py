@@ -117,7 +117,7 @@ def play(
     return episodes.returns, episodes.lengths
 
 
-def random_return(environment: ExternalEnvironment, num_episodes: int, max_steps: int, seed: int = 0) -> float:
+def external_random_return(environment: ExternalEnvironment, num_episodes: int, max_steps: int, seed: int = 0) -> float:
     """The mean return of episodes with uniformly random actions."""
     draws, env = np.random.default_rng(seed), environment.make(num_episodes, False)
     act = lambda time, observations: draws.integers(environment.num_actions, size=num_episodes)
@@ -230,7 +230,7 @@ class Evaluator:
                 self._table = None
 
     def _fill(self) -> None:
-        """Gives free places to queued evaluations; waits for one if all places are free."""
+        """Assigns queued evaluations to idle slots; waits for an evaluation if all slots are idle."""
         for i in [i for i, place in enumerate(self._places) if place.answer is None]:
             try:
                 asked = self._asked.get(block=all(place.answer is None for place in self._places))

@@ -53,7 +53,7 @@ def train(
       checkpoint_seconds: time between two checkpoints; the first one comes after five seconds at most, and one is also
         written when the journal's spare rows are used up.
       num_evaluators: evaluations played in parallel during training; None for 4 on an accelerator and 1 on a CPU,
-        where a free place costs as much as a used one.
+        because an idle slot costs as much as a busy one there.
       report: called with each complete point of the curve, in order.
       tick: called about once a second with the environment steps so far and the steps per second.
       say: called with messages to the user.

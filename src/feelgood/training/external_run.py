@@ -8,9 +8,9 @@ One turn of the loop:
     learn    the block of gradient steps that is due (device)
 
 Python waits only in `receive`. It queues the work of the device, acting before learning, and goes on. So the device
-always has work, and the environments step as soon as their actions are computed. The order of events is that of a
-sequential loop: actions come from parameters that have learnt from all arrivals. Several groups of environments take
-turns, so that some step while the device chooses actions for another.
+always has work, and the environments step as soon as their actions are computed. Events have the same order as
+in a sequential loop: actions come from parameters that have learnt from all arrivals. Several groups of environments
+take turns, so that some step while the device chooses actions for another.
 """
 
 import contextlib

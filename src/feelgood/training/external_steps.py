@@ -40,7 +40,7 @@ class ExternalSteps(NamedTuple):
       act: `(key, turn, agent, lanes, arrival, hyper, progress) -> (lanes, actions)`, where arrival and actions are of
         the group whose turn it is; needs only the agent's `acting_part`; donates `lanes`.
       learn: `(key, count, agent, lanes, hyper, progress) -> (agent, priorities, mean potential)`, one block of gradient
-        steps after `count` earlier ones; donates `agent`. The priorities are those of the replay afterwards.
+        steps after `count` earlier ones; donates `agent`. The priorities are the replay's after the block.
       is_finite: `agent -> bool`.
       acting: how the agent acts in evaluation.
       replay: the functions of the replay.

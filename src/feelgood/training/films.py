@@ -23,7 +23,7 @@ def check_film(path: Path) -> None:
 
 
 def _ffmpeg() -> str | None:
-    """The path of ffmpeg: that of the system, or else that of the package imageio-ffmpeg."""
+    """Returns the path of the system's ffmpeg, or else of the one in the package imageio-ffmpeg."""
     found = shutil.which("ffmpeg")
     if found is None and importlib.util.find_spec("imageio_ffmpeg") is not None:
         found = importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe()

@@ -1,4 +1,4 @@
-"""Training on functional environments, wholly inside XLA.
+"""Training on functional environments, as one compiled program.
 
 One run is a pure function of a key and of hyper-parameters, and `vmap` makes many runs of it. A run alternates
 environment steps with fixed parameters and blocks of gradient steps (`feelgood.training.learning`). Everything periodic
@@ -93,7 +93,7 @@ class Trainer(NamedTuple):
     advance: Callable[[RunState, Any, Any], tuple[RunState, Record]]
 
 
-def spaces_of(environment: Environment) -> Spaces:
+def functional_spaces(environment: Environment) -> Spaces:
     """The spaces for which an agent is made."""
     spec = environment.spec
     bound = observation_bound(spec.observation_low, spec.observation_high)
@@ -129,7 +129,7 @@ def trainer(
     spec, max_steps = environment.spec, _max_steps(environment)
     check_environment(environment)
     storage = _storage(environment, config)
-    spaces = spaces_of(environment)
+    spaces = functional_spaces(environment)
     num_blocks = config.evaluation_period // config.train_frequency
     acting = lambda agent: one_chain_an_episode(agent, config.num_chains)
 

@@ -58,6 +58,11 @@ from feelgood.training.external import Point
         ({"config": ("n_step=1.5",)}, "n_step must be a whole number of at least 0, got 1.5"),
         ({"options": ("prioritized=2",)}, "prioritized must be true or false, got 2"),
         ({"options": ("form=correct",)}, r"form must be one of .*, got 'correct'; did you mean 'corrected'\?"),
+        ({"options": ("hidden=wide",)}, "hidden must be widths of layers, got 'wide'"),
+        ({"options": ("matched=true",)}, r"options must be one of .*, got 'matched'; did you mean 'matched_noise'\?"),
+        ({"options": ("num_members=0",)}, "num_members must be a whole number of at least 1, got 0"),
+        ({"env_settings": ("clip=1",)}, r"env_settings must be one of .*, got 'clip'; did you mean 'clip_rewards'\?"),
+        ({"env_settings": ("game=pong",)}, "env_settings must be one of .*, got 'game'"),
         ({"seeds": ("3", "x")}, "seeds must be whole numbers below 2.32 or ranges such as 0-19, got 'x'"),
         ({"seeds": ("3", "1-4")}, "seeds must be different, at least one, got '3 1-4'"),
         ({"seeds": ("1000000",)}, "seeds must be below 1000000, got 1000000"),
@@ -67,7 +72,7 @@ from feelgood.training.external import Point
         ({"env_settings": ("sticky=1",)}, r"sticky must be in \[0, 1\), got 1.0"),
     ],
 )
-def test_bad_input_is_refused_in_one_sentence(settings, message):
+def test_bad_input_is_refused_in_one_sentence(unchecked_types, settings, message):
     with pytest.raises(ValueError, match=message) as caught:
         AtariStudy(**settings)
     assert "\n" not in str(caught.value)
@@ -122,6 +127,7 @@ def test_the_papers_protocol_is_written_out_in_full():
         priority_exponent=0.6,
         importance_exponent=0.4,
     )
+    assert ExternalConfig(**study.training) == ExternalConfig()  # its defaults are this protocol
     # Nothing is left to defaults elsewhere.
     assert study.training.keys() == {field.name for field in dataclasses.fields(ExternalConfig)}
     emulator = study.mapping("env_settings")
@@ -147,6 +153,22 @@ def test_given_options_replace_the_preset_s():
     assert isinstance(study.mapping("config")["discount"], float)
     assert (study.agents, study.num_frames) == (PRESETS["dopamine"]["agents"], PRESETS["dopamine"]["num_frames"])
     assert study.mapping("options") == PRESETS["dopamine"]["options"]
+
+
+def test_every_option_and_emulator_setting_may_be_given_and_comes_back_from_its_words():
+    words = ("matched_noise=true", "reduction=sum", "hidden=64", "num_members=5", "v_max=5")
+    study = AtariStudy(options=words, env_settings=("clip_rewards=false", "full_action_space=true"))
+    options = {"matched_noise": True, "reduction": "sum", "hidden": (64,), "num_members": 5, "v_max": 5.0}
+    assert study.mapping("options") == {**PRESETS["quick"]["options"], **options}
+    assert study.mapping("env_settings") == {
+        **PRESETS["quick"]["env_settings"],
+        "clip_rewards": False,
+        "full_action_space": True,
+    }
+    assert AtariStudy(options=study.options, env_settings=study.env_settings, config=study.config) == study
+    made = atari_runs.settings(atari.runs_of(study)[0]).options
+    assert {name: getattr(made, name) for name in options} == options
+    assert AtariStudy(options=("hidden=64,32",)).mapping("options")["hidden"] == (64, 32)
 
 
 @pytest.mark.parametrize("preset", ["quick", "paper", "prioritized", "dopamine", "feel_good_weights", "frictions"])

@@ -5,9 +5,8 @@ import pandas as pd
 
 from feelgood.figures.chart import Chart, Panel, Series, mean_series, numbers
 from feelgood.figures.curves import learning_curves
-from feelgood.figures.style import COLOURS, colours_of, label, shades
+from feelgood.figures.style import COLOURS, SYMBOLS, colours_of, label, shades
 from feelgood.studies.atari.tables import sensitivity, varied_agent
-from feelgood.studies.nchain.charts import SYMBOLS
 
 
 def curves_and_published(curves: pd.DataFrame, published: pd.DataFrame | None = None) -> Chart:

@@ -93,7 +93,7 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
 
     hyper, config, options = settings(run)
     make = lambda spaces, hyper: agents.make_agent(run.agent, spaces, hyper, options)
-    task = atari(run.game, **run.env_settings)
+    environment = atari(run.game, **run.env_settings)
     resumed: list[str] = []
     points: list[Any] = []
     with progress.task(run.name, config.num_steps) as report:
@@ -127,7 +127,7 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
             report(Moment(None, text))
 
         outcome = train(
-            task,
+            environment,
             make,
             config,
             hyper,

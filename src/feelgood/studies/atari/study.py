@@ -5,6 +5,7 @@ next to that file holds its replay and its last checkpoint. Presets: `feelgood.s
 """
 
 import importlib.util
+import inspect
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +21,12 @@ from feelgood.checks import (
     check_names,
     check_positive,
 )
-from feelgood.choices import CRITICS, FORMS, INITS
 from feelgood.pairs import read_lists, read_numbers, read_values
 from feelgood.studies.atari.paper import GAMES
 from feelgood.studies.atari.presets import PRESETS, Preset
 from feelgood.studies.atari.runs import FRAMES_PER_STEP, Run, plan, run_task, settings
 from feelgood.studies.engine import run_plans
-from feelgood.studies.options import PresetInt, check_agents, fill_in, grouped
+from feelgood.studies.options import PresetInt, check_agents, fill_in, grouped, read_options
 from feelgood.studies.output import figure_files, write_files
 from feelgood.studies.seeds import SeedOptions
 
@@ -45,17 +45,17 @@ class AtariStudy(SeedOptions):
     that end with the game instead of a life. feel_good_weights, frictions: the paper's Figure 3 on Alien, for several
     feel-good weights of FG-ULMCDQN or several frictions of ULMCDQN."""
     games: tuple[str, ...] = ()
-    """Games, in ALE's spelling; the preset's if not given."""
+    """Games, in ALE's spelling (default: from the preset)."""
     agents: tuple[str, ...] = ()
-    """Agents; the preset's if not given."""
+    """Agents (default: from the preset)."""
     num_frames: PresetInt = None
-    """Emulator frames of a run, four per step; the preset's if not given."""
+    """Emulator frames of a run, four per step (default: from the preset)."""
     num_seeds: PresetInt = None
-    """Number of seeds; the preset's if not given."""
+    """Number of seeds (default: from the preset)."""
     hyper: tuple[str, ...] = grouped("agent and training", ())
     """Hyper-parameters of all agents, as in feel_good_weight=0.01 friction=10; others keep their Atari defaults."""
     vary: tuple[str, ...] = grouped("agent and training", ())
-    """Hyper-parameters to vary one at a time, as in feel_good_weight=1,1e-2,1e-3; the preset's if not given."""
+    """Hyper-parameters to vary one at a time, as in feel_good_weight=1,1e-2,1e-3 (default: from the preset)."""
     reference: tuple[Path, ...] = ()
     """CSV files of published curves to compare with, with columns agent, game, seed, frame, return."""
     output: Path = Path("runs/atari")
@@ -67,7 +67,8 @@ class AtariStudy(SeedOptions):
     """Agent options that differ from the preset's, as in form=corrected init=he prioritized=true; the names are those
     of `feelgood.agents.Options`."""
     env_settings: tuple[str, ...] = grouped("agent and training", ())
-    """Emulator settings that differ from the preset's, as in sticky=0.25 life_loss=false pixel_scale=0.0625."""
+    """Emulator settings that differ from the preset's, as in sticky=0.25 life_loss=false pixel_scale=0.0625; the names
+    are those of `feelgood.envs.external.atari`."""
     checkpoints: bool = grouped("engine", True)
     """Whether a run writes checkpoints, including its replay, so that it can be resumed."""
 
@@ -89,10 +90,10 @@ class AtariStudy(SeedOptions):
         """Fills in the preset's values, so that a manifest holds every setting."""
         fill_in(self, {name: value for name, value in preset.items() if name not in MAPPINGS})
         for name in MAPPINGS:
-            given = self.mapping(name)
+            given, defaults = self.mapping(name), _defaults(name)
             for key, value in given.items():
-                check_choice(name, key, preset[name])
-                given[key] = _like(key, value, preset[name][key])
+                check_choice(name, key, defaults)
+                given[key] = _like(key, value, defaults[key])
             whole = {**preset[name], **given}
             if name == "config" and "num_groups" not in given:
                 from feelgood.training.config import most_groups
@@ -100,15 +101,12 @@ class AtariStudy(SeedOptions):
                 check_count("num_envs", whole["num_envs"])
                 check_count("num_chains", whole["num_chains"])
                 whole["num_groups"] = most_groups(whole["num_envs"], whole["num_chains"], whole["num_groups"])
-            words = tuple(
-                f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in whole.items()
-            )
-            object.__setattr__(self, name, words)
+            object.__setattr__(self, name, tuple(f"{key}={_text(value)}" for key, value in whole.items()))
 
     def _check_settings(self) -> None:
-        options = self.mapping("options")
-        for name, choices in (("form", FORMS), ("init", INITS), ("critic", CRITICS)):
-            check_choice(name, options[name], choices)
+        from feelgood.agents import Options
+
+        Options(**self.mapping("options"))  # checks the values
         env_settings, config = self.mapping("env_settings"), self.mapping("config")
         check_positive("pixel_scale", env_settings["pixel_scale"])
         check_fraction("sticky", env_settings["sticky"])
@@ -126,7 +124,8 @@ class AtariStudy(SeedOptions):
 
     def mapping(self, name: str) -> dict[str, Any]:
         """The values of `config`, `options` or `env_settings` by name."""
-        return read_values(name, getattr(self, name))
+        words = getattr(self, name)
+        return read_options(words) if name == "options" else read_values(name, words)
 
     @property
     def training(self) -> dict[str, Any]:
@@ -138,8 +137,29 @@ MAPPINGS = ("config", "options", "env_settings")
 """Options that are mappings, given as name=value."""
 
 
+def _defaults(name: str) -> dict[str, Any]:
+    """The settings that `config`, `options` or `env_settings` may have, with their defaults."""
+    from feelgood.agents import Options
+    from feelgood.envs.external import atari
+    from feelgood.training.config import ExternalConfig
+
+    if name == "env_settings":
+        return {key: each.default for key, each in inspect.signature(atari).parameters.items() if key != "game"}
+    defaults = vars(ExternalConfig() if name == "config" else Options())
+    return {key: value for key, value in defaults.items() if key != "num_steps"}  # which num_frames sets
+
+
+def _text(value: Any) -> str:
+    """A setting as `read_values` reads it."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _like(name: str, value: Any, default: Any) -> Any:
-    """A setting with the type of its default."""
+    """A setting with the type of its default; `Options` checks those whose default is a tuple or None."""
+    if default is None or isinstance(default, tuple):
+        return value
     if isinstance(default, bool):
         check_kind(name, value, bool, "true or false")
     elif isinstance(default, int):
@@ -231,15 +251,15 @@ def _check(study: AtariStudy, runs: Sequence[Run]) -> None:
     from feelgood.envs.external import atari
     from feelgood.runs import store
 
-    tasks = {game: atari(game, **study.mapping("env_settings")) for game in study.games}
+    environments = {game: atari(game, **study.mapping("env_settings")) for game in study.games}
     for each in runs:
         if each.seed != runs[0].seed:
             continue  # only the seed differs
         for name in each.point:
             option = "vary" if each.varied is not None and name == each.varied[0] else "hyper"
             check_choice(f"{option} of {each.agent}", name, agents.ZOO[each.agent].hyper)
-        task, (hyper, _, options) = tasks[each.game], settings(each)
-        spaces = agents.Spaces(task.observation_shape, task.num_actions, task.decode)
+        environment, (hyper, _, options) = environments[each.game], settings(each)
+        spaces = agents.Spaces(environment.observation_shape, environment.num_actions, environment.decode)
         agents.make_agent(each.agent, spaces, hyper, options)
     if store.holds(study.output, "atari", study):
         known = {run_task(each).file.removesuffix(".parquet") for each in runs}

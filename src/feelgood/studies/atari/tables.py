@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 
 from feelgood import statistics
-from feelgood.figures.style import label
+from feelgood.figures.style import SYMBOLS, label
 from feelgood.statistics import interval
 from feelgood.studies.atari.paper import HUMAN, PAPER_SCORES, RANDOM
-from feelgood.studies.nchain.charts import SYMBOLS
 from feelgood.studies.output import markdown_table
 
 

@@ -99,10 +99,10 @@ def _tuned(study: "BanditsStudy", name: str, algorithm: str) -> Plan:
         table = yield from short_table(f"tune-{name}-{algorithm}", facts, _tuning_table, study, name, algorithm, points)
         row = table.sort_values("regret", kind="stable").iloc[0]
         best = {key: float(row[key]) for key in best}
-    return best, words | {key: _in_words(key, best[key], own[key]) for key in own}
+    return best, words | {key: _tuned_text(key, best[key], own[key]) for key in own}
 
 
-def _in_words(key: str, value: float, choices: Sequence[float]) -> str:
+def _tuned_text(key: str, value: float, choices: Sequence[float]) -> str:
     """A tuned value, marked if it lies at an end of its grid, where a wider grid could have a better one."""
     edge = len(choices) > 1 and value in (min(choices), max(choices))
     return f"{key} {value:g}" + (" (edge)" if edge else "")
@@ -153,7 +153,7 @@ def _weight_table(study: "BanditsStudy", draws: str, heat: float, decay: float):
     num_rounds, seeds = min(study.num_rounds, 2000), study.seed_list[:50]
 
     def make(hyper):
-        # λ is in units of the loss, and the loss has weight 1/T in the exponent.
+        # λ is in units of the loss, and the loss has weight β in the exponent.
         term = FeelGood(hyper["weight"], capacity=128, decay=decay)
         if draws == "exact":
             return bandit, bandits.fgts(bandit.model, term, heat, prior_precision=RIDGE, num_candidates=4)

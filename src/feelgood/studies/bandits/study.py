@@ -40,22 +40,22 @@ class BanditsStudy(SeedOptions):
     logistic algorithms, and linear and neural ones on data sets (with the extra data). data: the data sets alone, with
     fewer seeds and rounds."""
     parts: tuple[str, ...] = ()
-    """Parts: curves, weights (regret against λ with exact draws), errors (sampling error by round); the preset's if not
-    given."""
+    """Parts: curves, weights (regret against λ with exact draws), errors (sampling error by round) (default: from the
+    preset)."""
     problems: tuple[str, ...] = ()
     """Problems: linear-20d, linear-40d, logistic-20d, wheel-0.5 to wheel-0.99, iris, wine, breast_cancer, digits,
-    mushroom, magic, penbased, satimage; the preset's if not given."""
+    mushroom, magic, penbased, satimage (default: from the preset)."""
     algorithms: tuple[str, ...] = ()
-    """Names of algorithms; the preset's if not given. The preset default runs neural algorithms on data sets only, next
+    """Names of algorithms (default: from the preset). The preset default runs neural algorithms on data sets only, next
     to three linear ones. Algorithms that do not suit a problem are left out for it."""
     num_rounds: PresetInt = None
-    """Number of rounds T; the preset's if not given."""
+    """Number of rounds T (default: from the preset)."""
     num_seeds: PresetInt = None
-    """Number of fresh seeds for the results; the preset's if not given."""
+    """Number of fresh seeds for the results (default: from the preset)."""
     tuning_rounds: PresetInt = grouped("tuning", None)
-    """Number of rounds of a tuning run; the preset's if not given. Neural algorithms take at most 2,000."""
+    """Number of rounds of a tuning run (default: from the preset). Neural algorithms take at most 2,000."""
     tuning_seeds: PresetInt = grouped("tuning", None)
-    """Number of seeds that settings are tuned on; the preset's if not given. Neural algorithms take at most 4."""
+    """Number of seeds that settings are tuned on (default: from the preset). Neural algorithms take at most 4."""
     output: Path = Path("runs/bandits")
     """Folder for results; an unfinished run of the same study is continued."""
 

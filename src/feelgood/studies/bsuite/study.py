@@ -34,11 +34,12 @@ class BsuiteStudy(EpisodeOptions):
     """quick: DQN on the first id of every experiment for 300 or 30 episodes, two minutes on a CPU; its scores mean
     little. default: ensemble_dqn and DQN on all ids with bsuite's budgets; needs a GPU."""
     ids: tuple[str, ...] = ()
-    """bsuite's ids, such as catch/0, or names of experiments for all their ids; the preset's if not given."""
+    """bsuite's ids, such as catch/0, or names of experiments for all their ids (default: from the preset)."""
     agents: tuple[str, ...] = ()
-    """Agents; the preset's if not given."""
+    """Agents (default: from the preset)."""
     num_episodes: PresetInt = None
-    """Episodes of a run if bsuite's budget is 10,000, and a tenth of that if it is 1,000; the preset's if not given."""
+    """Episodes per run for experiments with a budget of 10,000 (default: from the preset). Experiments with a budget of
+    1,000 use a tenth."""
     num_seeds: int = 1
     """Number of seeds of every id; bsuite has one."""
     output: Path = Path("runs/bsuite")

@@ -35,7 +35,7 @@ class DeepSeaStudy(EpisodeOptions):
     """quick: N = 10 with four seeds, a minute on a CPU. default: bsuite's 21 sizes, 10 to 50, with 20 seeds and
     up to 10,000 episodes; needs a GPU."""
     sizes: tuple[int, ...] = ()
-    """Sizes N; the preset's if not given."""
+    """Sizes N (default: from the preset)."""
     agents: tuple[str, ...] = ("ensemble_dqn",)
     """Agents. ensemble_dqn has tables, as cells are one-hot; with --options network=mlp it has networks."""
     windy: bool = False
@@ -45,9 +45,9 @@ class DeepSeaStudy(EpisodeOptions):
     """Which action moves right in each cell. fixed: bsuite's mapping, of seed 42, in all runs. per-run: the mapping of
     the run's own seed, as in HyperAgent's experiments."""
     num_episodes: PresetInt = None
-    """Most episodes of a run; the preset's if not given. A batch ends early once all its runs have solved the size."""
+    """Most episodes of a run (default: from the preset). A batch ends early once all its runs have solved the size."""
     num_seeds: PresetInt = None
-    """Number of seeds of every agent and size; the preset's if not given."""
+    """Number of seeds of every agent and size (default: from the preset)."""
     output: Path = Path("runs/deepsea")
     """Folder for results; an unfinished run of the same study is continued."""
 

@@ -7,10 +7,8 @@ import numpy as np
 import pandas as pd
 
 from feelgood.figures.chart import Chart, Heat, Panel, Series, numbers, series, series_of, strongest, unique
-from feelgood.figures.style import colours_of, label
+from feelgood.figures.style import SYMBOLS, colours_of, label
 
-SYMBOLS = {"feel_good_weight": "feel-good weight λ", "friction": "friction γ"}
-"""Names of the hyper-parameters that studies vary."""
 _BUDGETS = {"fixed": "fixed budget", "growing": "budget in proportion to N"}
 
 

@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_names
 from feelgood.pairs import grid_points
-from feelgood.studies.cells import Cell, CellOptions, check_budget, one_table, read_options, tables_of
+from feelgood.studies.cells import Cell, CellOptions, check_budget, one_table, tables_of
 from feelgood.studies.engine import Plan, run_plans
-from feelgood.studies.options import PresetInt, fill_in, grouped
+from feelgood.studies.options import PresetInt, check_options, fill_in, grouped
 from feelgood.studies.output import figure_files, write_files
 from feelgood.studies.seeds import FIRST_TUNING_SEED
 
@@ -81,15 +81,15 @@ class NChainStudy(CellOptions):
     """quick: three agents at N = 25 for 10,000 steps, minutes on a CPU. default: all agents at N = 25 to 100 with their
     default hyper-parameters. paper: the paper's nine agents, tuned on its grid; needs a GPU."""
     lengths: tuple[int, ...] = ()
-    """Chain lengths N; the preset's if not given."""
+    """Chain lengths N (default: from the preset)."""
     agents: tuple[str, ...] = ()
-    """Agents; the preset's if not given."""
+    """Agents (default: from the preset)."""
     num_steps: PresetInt = None
-    """Environment steps of a run; the preset's if not given."""
+    """Environment steps of a run (default: from the preset)."""
     num_seeds: PresetInt = None
-    """Number of fresh seeds for the results; the preset's if not given."""
+    """Number of fresh seeds for the results (default: from the preset)."""
     tuning_seeds: tuple[int, ...] = grouped("tuning", ())
-    """Number of tuning seeds in each round of halving; the preset's if not given (only paper tunes)."""
+    """Number of tuning seeds in each round of halving (default: from the preset; only paper tunes)."""
     num_kept: int = grouped("tuning", 4)
     """Smallest number of points that advance to the next round; ties and near ties advance too."""
     cold: tuple[str, ...] = grouped("agent", ())
@@ -104,7 +104,7 @@ class NChainStudy(CellOptions):
     def __post_init__(self):
         super().__post_init__()
         check_choice("preset", self.preset, _PRESETS)
-        read_options(self.options)
+        check_options(self.options)
         fill_in(self, _PRESETS[self.preset])
         for length in self.lengths:
             check_count("lengths", length, minimum=4)

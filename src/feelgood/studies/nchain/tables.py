@@ -3,10 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from feelgood.figures.style import is_ablation, label
+from feelgood.figures.style import SYMBOLS, is_ablation, label
 from feelgood.statistics import finite_scores, interval
 from feelgood.studies.cells import OPTIMUM
-from feelgood.studies.nchain.charts import SYMBOLS
 from feelgood.studies.output import markdown_table, plus_minus
 
 LONGEST_SHORT = 50

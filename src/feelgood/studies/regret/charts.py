@@ -30,7 +30,7 @@ def _without_folder(name: str) -> str:
 
 
 def _looks(names: Sequence[str]) -> dict[str, tuple[str, bool]]:
-    """`SAMPLERS` of some names; those of several folders have colours that are free."""
+    """The entries of `SAMPLERS` for some names; samplers of several folders take free colours."""
     free = colours_of(names)
     own = {name: SAMPLERS[_without_folder(name)] for name in names}
     return {name: (colour if name in SAMPLERS else free[name], dashed) for name, (colour, dashed) in own.items()}

@@ -38,15 +38,15 @@ class RegretStudy(SeedOptions):
     """quick: four algorithms on two MDPs for 300 episodes, a minute or two. default: everything, for
     half an hour to an hour on two cores."""
     parts: tuple[str, ...] = ()
-    """Parts: curves, exponents, budget, errors, complexity; the preset's if not given."""
+    """Parts: curves, exponents, budget, errors, complexity (default: from the preset)."""
     mdps: tuple[str, ...] = ()
-    """MDPs, see `feelgood list mdps`; the preset's if not given."""
+    """MDPs, see `feelgood list mdps` (default: from the preset)."""
     algorithms: tuple[str, ...] = ()
-    """Algorithms, see `feelgood list algorithms`; the preset's if not given."""
+    """Algorithms, see `feelgood list algorithms` (default: from the preset)."""
     num_episodes: PresetInt = None
-    """Number of episodes K; the preset's if not given."""
+    """Number of episodes K (default: from the preset)."""
     num_seeds: PresetInt = None
-    """Number of fresh seeds for the results; the preset's if not given."""
+    """Number of fresh seeds for the results (default: from the preset)."""
     tuning_seeds: int = grouped("tuning", 4)
     """Number of seeds that scales are tuned on."""
     output: Path = Path("runs/regret")

@@ -17,7 +17,7 @@ class SamplersStudy:
     num_steps: int = 512
     """Steps of each chain."""
     seed: int = 0
-    """Seed of all random numbers."""
+    """Seed of all random numbers. One is enough: every number is measured on all chains."""
     output: Path = Path("runs/samplers")
     """Folder for the figure and its table; a stopped study starts again, which takes a minute."""
 

@@ -1,4 +1,4 @@
-"""Models as pure functions of arrays."""
+"""The record of a network, and how a model becomes one: pure functions of arrays."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -26,7 +26,7 @@ FRAMES_PER_SECOND = {1: 59_700, 2: 66_700}  # of one H200 with 16 cores, by runs
 
 
 def nap(seconds, progress, checkpoint):
-    """A task: sleeps, and returns the times of its start and end in a table as large as that of a batch of 100 runs."""
+    """A task: sleeps, and returns its start and end times in a table of the size that a batch of 100 runs has."""
     import numpy as np
     import pandas as pd
     from ray import get_runtime_context

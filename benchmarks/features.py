@@ -86,7 +86,7 @@ def dead(model, pixels):
 
 
 def fit(sampler, data, options, seed):
-    """After training: loss on a test batch, that of the best constant, median of √v over weights, the dead filters."""
+    """Trains; returns the test loss, the best constant's loss, the median of √v over weights and the dead filters."""
     model = nature_cnn(jax.random.key(seed), (STACK, 84, 84), 1)
     params, frozen, apply = partition(with_init(model, options.init))
     rng, other = np.random.default_rng(seed), np.random.default_rng(99)
@@ -123,9 +123,11 @@ def main():
     parser.add_argument("--num-steps", type=int, default=0, help="steps in each environment; 0: 2000, Venture 5000")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--rules", choices=RULES, nargs="+", default=RULES)
-    parser.add_argument("--epsilons", type=float, nargs="+", default=[1e-8, 1.5e-4], help="values of λ where released")
     parser.add_argument(
-        "--corrected-epsilons", type=float, nargs="+", default=[1e-8], help="values of λ in the corrected form"
+        "--epsilons", type=float, nargs="+", default=[1e-8, 1.5e-4], help="values of ε in the released form"
+    )
+    parser.add_argument(
+        "--corrected-epsilons", type=float, nargs="+", default=[1e-8], help="values of ε in the corrected form"
     )
     parser.add_argument("--inverse-temperature", type=float, default=1e16, help="β of the sampler; next to no noise")
     parser.add_argument(
@@ -152,12 +154,12 @@ def main():
     )
     rules = {}
     if "released" in options.rules:
-        rules |= {f"FG-ULMCDQN's, λ = {epsilon:g}": underdamped(epsilon, False) for epsilon in options.epsilons}
+        rules |= {f"FG-ULMCDQN's, ε = {epsilon:g}": underdamped(epsilon, False) for epsilon in options.epsilons}
     if "two momenta" in options.rules:
-        rules["corrected averages, λ = 1e-08"] = underdamped(1e-8)
+        rules["corrected averages, ε = 1e-08"] = underdamped(1e-8)
     if "corrected" in options.rules:
         rules |= {
-            f"corrected form, λ = {epsilon:g}": underdamped(epsilon, first_decay=0.0)
+            f"corrected form, ε = {epsilon:g}": underdamped(epsilon, first_decay=0.0)
             for epsilon in options.corrected_epsilons
         }
     if "adam" in options.rules:

@@ -2,8 +2,8 @@
 
     python benchmarks/gpu_profile.py [--runs 4096 256] [--output profile.csv]
 
-The work is that of onchip.py. JAX's profiler records it without CUDA graphs, which would hide the kernels, so the time
-between kernels is longer than in training; "graphs" is the time of the same call with them.
+The work is the same as in onchip.py. JAX's profiler records it without CUDA graphs, which would hide the kernels. So
+the time between kernels is longer than in training; "graphs" is the time of the same call with them.
 """
 
 import argparse

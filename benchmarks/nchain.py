@@ -1,4 +1,4 @@
-"""Speed of FG-ULMCDQN on the N-chain inside XLA, the time of each part, and how the time grows.
+"""Speed of FG-ULMCDQN on the functional N-chain, the time of each part, and how the time grows.
 
     python benchmarks/nchain.py [LENGTH [RUNS]]        default 25 20
 

@@ -1,6 +1,6 @@
 """The default agent against DQN on small external tasks that a newcomer might bring.
 
-The default's setting was chosen on tuning seeds of grids, a key and door, CartPole and MountainCar inside XLA, among
+The default's setting was chosen on tuning seeds of grids, a key and door, functional CartPole and MountainCar, among
 other problems. The limit of its action gap was chosen on tuning seeds of Acrobot, and one rule on the four rooms; the
 corridor was not used. In tasks such as corridor_100 the rewards are multiplied; the scaling of large losses was chosen
 on CliffWalking.

@@ -2,7 +2,7 @@
 
 Every candidate supplies the noise of the same scanned step x ← 0.9·x + 0.1·z. The step alone is the row `no noise`; it
 is part of every other row. Candidates take turns, each number is a median, and the time is processor time, which other
-programs on the same core do not add to; `times` is the cost of `jax.random.normal` divided by that of the row.
+programs on the same core do not add to; `times` is the cost of `jax.random.normal` divided by the row's cost.
 """
 
 import os

@@ -5,8 +5,8 @@ python benchmarks/optimism.py
 Plays Venture as draws from the prior do: each environment repeats mostly one action. FG-ULMCDQN is then trained on
 these frames, at half the resolution, without further play. There are no rewards, so all values should be 0; the term
 λ·max_a Q(s₁, a) lifts them. If states look alike, an action that is taken with probability p is lifted until the
-temporal differences balance the term: p·(1 − γⁿ)·Q = λ. Actions that were rarely tried are lifted most, which is how
-the term explores. Smaller rewards have no effect until the action has been tried.
+temporal differences balance the term: p·(1 − discountⁿ)·Q = λ. Actions that were rarely tried are lifted most. This is
+how the term explores. Smaller rewards have no effect until the action has been tried.
 """
 
 import argparse

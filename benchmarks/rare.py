@@ -7,8 +7,8 @@ without rewards, as at the start of a run, then with 1 for entering a room, whic
 values of the three steps before a reward should come to differ from those of other steps. Until there are rewards,
 different states should have different best actions, or nothing explores.
 
-A setting is `name=value` with commas between: hyper-parameters of the agent, or form, init and pixel_scale. Others are
-those of the Atari study on such pixels.
+A setting is `name=value` with commas between: hyper-parameters of the agent, or form, init and pixel_scale. All
+others are as in the Atari study on such pixels.
 """
 
 import argparse

@@ -3,7 +3,7 @@
 Priors, horizons, action gap, dithered episodes, minibatches, target copies and learning rates are those of
 `ensemble_dqn`; the rule for a solved size is bsuite's, checked every 25 episodes. The agent itself updates every entry
 of its tables, so this script is faster on a CPU: N = 50 takes half a minute on one core, N = 100 a few minutes. The
-action gap is that of the target table, the agent's that of the current one.
+action gap here is taken from the target table; the agent takes it from the current table.
 
     python benchmarks/tabular.py --size 100 --seed 1
 """

@@ -9,7 +9,7 @@ has a closed form for linear models, which a test uses.
 A method gives M functions. Its score is the log-likelihood of new data under their equal mixture, at one input
 (marginal) and at τ = 10 inputs together (joint). The ten inputs are copies of two random ones ("dyadic" sampling,
 Osband et al., 2022), so a method needs its uncertainty at each input and the correlation of its errors at the two.
-Scores are nats above those of the floor, one network trained with Adam, which has the same prior. Settings are chosen
+Scores are nats above the floor: one network with the same prior, trained with Adam. Settings are chosen
 by the joint score on problems with seeds from 1,000,000; scores are for fresh problems with seeds from 0. Each method
 has the same number of gradients of the full data. Chains give the positions of their second half, ensembles the last
 networks.
@@ -132,9 +132,9 @@ class Method(NamedTuple):
         mean; "prior", a normalised MLP plus a random prior, the networks of `ensemble_dqn`.
         "hypermodel", "last layer", "epinet" and "heads" have an index; see `start_indexed`.
       perturbed: whether each chain or index has its own noise on the labels.
-      ensemble: whether only the last position of each chain counts, otherwise those of its second half.
+      ensemble: whether only the last position of each chain counts; otherwise its second half counts.
       num_leapfrog: gradients of a step.
-      budget: gradients as a multiple of those of the others.
+      budget: gradients as a multiple of the other methods' number.
       num_indices: indices in a step of a network with a random index; 0 for methods without.
       num_draws: draws of a random index that are scored; heads have INDEX_DIM.
     """

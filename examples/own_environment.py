@@ -1,4 +1,4 @@
-"""The default agent on an environment of your own, written as pure functions: all seeds train at once inside XLA."""
+"""The default agent on an environment of your own, written as pure functions: all seeds train at once."""
 
 import jax
 import jax.numpy as jnp

@@ -10,7 +10,7 @@ NUM_STEPS, PERIOD, NUM_EPISODES, GOAL = 50_000, 5_000, 20, 475.0
 
 
 def feelgood_cart_pole(name, num_seeds=1):
-    """Trains inside XLA with the settings of `feelgood.train(name, "CartPole-v1")`, evaluations included.
+    """Trains on functional CartPole with the settings of `feelgood.train(name, "CartPole-v1")`, evaluations included.
 
     Seeds that train together stop when each of them has reached the goal once.
     """

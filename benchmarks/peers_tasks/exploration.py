@@ -1,4 +1,4 @@
-"""Gradient steps per second of value-based agents on the N-chain, DeepSea and CartPole, all inside XLA except bsuite's.
+"""Gradient steps per second of value-based agents on N-chain, DeepSea and CartPole, all functional except bsuite's.
 
 One environment step and one update in turn. DQN has 64 × 64 units and batches of 64; the ensembles have 20 members of
 50 × 50 units and batches of 128, as bsuite's agent does.

@@ -82,7 +82,7 @@ def _posteriors():
             yield Row("effective samples", title, peer, f"{name} {target}", unit, function, False, note, repeats)
 
 
-_SETTINGS = "each with its published settings; feelgood's environment is inside XLA"
+_SETTINGS = "each with its published settings; feelgood's environment is functional"
 _UNTIL, _STEPS = "seconds until a mean return of 475", "environment steps per second"
 
 
@@ -137,7 +137,7 @@ def _gradient_steps():
             title, own = f"`{agent}`, 20 members, {words}", f"{agent} {problem}"
             yield Row(section, title, peer, task, _MEMBER_UPDATES, function, False, note, repeats, own_task=own)
     for capacity in (2_000, 50_000):
-        title, task = f"`dqn`, CartPole inside XLA, replay of {capacity:,}", f"dqn CartPole {capacity}"
+        title, task = f"`dqn`, functional CartPole, replay of {capacity:,}", f"dqn CartPole {capacity}"
         yield Row(section, title, "rejax", task, _UPDATES, "DQN", False, _EVALUATED, repeats)
 
 

@@ -100,7 +100,7 @@ def blackjax_hmc(key, params):
 
 
 def noisy_sgd(step_size, key):
-    """optax.noisy_sgd at temperature 1: its noise, of variance η in the gradient, does not decay."""
+    """`optax.noisy_sgd` at temperature 1: its gradient noise has the variance `eta` and does not decay."""
     import optax
 
     return optax.noisy_sgd(step_size, eta=2 / step_size, gamma=0.0, key=key)

@@ -137,7 +137,7 @@ def listening() -> Iterator[None]:
 
 
 def _forget_wakeup() -> None:
-    """Stops listening in a forked process: its signals are not those of its parent."""
+    """Stops listening in a forked process, which has signals of its own."""
     if _Request.is_listening:
         _Request.is_listening = False
         with suppress(ValueError):

@@ -29,7 +29,7 @@ class Chain(NamedTuple):
 
     Attributes:
       sampler: `(t, M) -> Sampler` for round t = 1, 2, … and largest curvature M of the quadratic. It targets
-        exp(−U/T), so it contains the inverse temperature.
+        exp(−βU), so it contains the inverse temperature β.
       num_steps: K, steps a round.
       preconditioned: run the chain on z = Lᵀ(θ − m) with Λ = LLᵀ, where all curvatures are 1.
     """
@@ -138,15 +138,15 @@ def _step(step_size: Scalar, decay: bool, power: float = 1.0) -> Callable[[Array
 def lmc_ts(
     model: Model, step_size: Scalar = 0.5, temperature: Scalar = 1.0, *, decay: bool = False, **options
 ) -> Algorithm:
-    """LMC-TS: θ ← θ − τ∇U(θ) + √(2τT) ξ, K times a round.
+    """LMC-TS: θ ← θ − τ∇U(θ) + √(2τ/β) ξ, K times a round.
 
     Args:
       model: shape of the parameters.
       step_size: τ in units of 1/M, M the largest curvature; of 1/t if `decay`, as in the authors' code.
-      temperature: T > 0.
+      temperature: 1/β > 0.
       decay: whether τ = step_size / t.
       **options: `num_steps` (K, 25), `preconditioned` (run on Lᵀ(θ − m), Λ = LLᵀ: drift and noise have the metric
-        Λ⁻¹), `feel_good`, and those of `chain_ts` and `least_squares`.
+        Λ⁻¹), `feel_good`, and the options of `chain_ts` and `least_squares`.
 
     Examples:
       >>> import jax, jax.numpy as jnp
@@ -167,7 +167,7 @@ def lmc_ts(
 def mala_ts(
     model: Model, step_size: Scalar = 0.5, temperature: Scalar = 1.0, *, decay: bool = False, **options
 ) -> Algorithm:
-    """MALA-TS: Langevin proposals, accepted or rejected, so that exp(−U/T) is exactly stationary; see `lmc_ts`."""
+    """MALA-TS: Langevin proposals, accepted or rejected, so that exp(−βU) is exactly stationary; see `lmc_ts`."""
     tau = _step(step_size, decay)
     return _chain(model, lambda t, largest: samplers.mala(tau(t, largest), 1 / temperature), **options)
 
@@ -181,7 +181,7 @@ def ulmc_ts(
       model: shape of the parameters.
       step_size: τ in units of 1/√M.
       friction: γ in units of √M.
-      temperature: T > 0.
+      temperature: 1/β > 0.
       **options: as in `lmc_ts`.
 
     References:

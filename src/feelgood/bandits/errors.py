@@ -21,8 +21,8 @@ class SamplingError(NamedTuple):
 
     Attributes:
       rounds: rewards seen.
-      total_variation: total variation between the chain's law and the posterior N(m, T·Λ⁻¹), all groups together.
-      wasserstein: their 2-Wasserstein distance, in units of the posterior's own spread √(T·tr Λ⁻¹).
+      total_variation: total variation between the chain's law and the posterior N(m, Λ⁻¹/β), all groups together.
+      wasserstein: their 2-Wasserstein distance, in units of the posterior's own spread √(tr Λ⁻¹/β).
     """
 
     rounds: np.ndarray
@@ -52,7 +52,7 @@ def sampling_error(
       mean: m of every round, (T, G, k).
       kernel: `(t, M) -> Kernel` for round t = 1, 2, … and largest curvature M.
       num_steps: K.
-      temperature: T of the target.
+      temperature: 1/β of the target.
       marks: rounds at which distances are computed, whole numbers from 0 to T − 1.
       preconditioned: whether the chain runs on z = Lᵀ(θ − m), where all curvatures are 1.
 

@@ -43,7 +43,7 @@ def ips(rewards: ArrayLike, actions: ArrayLike, propensities: ArrayLike, target:
 def snips(rewards: ArrayLike, actions: ArrayLike, propensities: ArrayLike, target: ArrayLike) -> Estimate:
     """Self-normalised inverse propensity scores: Σ w·r / Σ w. Biased by O(1/n), with a smaller variance than `ips`.
 
-    The standard error is that of the ratio by the delta method.
+    The standard error of the ratio is from the delta method.
 
     Examples:
       >>> snips([1.0, 0.0, 0.0], [0, 1, 0], [0.5, 0.5, 0.5], [[1.0, 0.0]] * 3).value  # of the two rounds with arm 0

@@ -90,11 +90,11 @@ def lin_ucb(model: Model, bonus: Scalar = 1.0, **fit) -> Algorithm:
 
 
 def lin_ts(model: Model, temperature: Scalar = 1.0, **fit) -> Algorithm:
-    """LinTS: greedy on an exact draw θ_g ~ N(m_g, T·Λ_g⁻¹).
+    """LinTS: greedy on an exact draw θ_g ~ N(m_g, Λ_g⁻¹/β).
 
     Args:
       model: shape of the parameters.
-      temperature: T ≥ 0, a factor on the posterior's variance; 0 is greedy.
+      temperature: 1/β ≥ 0, a factor on the posterior's variance; 0 is greedy.
       **fit: arguments of `least_squares`; with link "logistic" it is Laplace-TS, online.
 
     Examples:
@@ -210,7 +210,7 @@ def epsilon_greedy(model: Model, epsilon: Scalar = 0.05, **fit) -> Algorithm:
 
 
 def gaussian_draw(key: PRNGKey, state: Statistics, temperature: Scalar) -> Array:
-    """Draws θ ~ N(m, T·Λ⁻¹), (G, k)."""
+    """Draws θ ~ N(m, Λ⁻¹/β), (G, k)."""
     xi = noise.normal(key, state.mean.shape)
     return state.mean + jnp.sqrt(jnp.asarray(temperature, jnp.float32)) * unwhiten(state.factor, xi)
 
@@ -218,7 +218,7 @@ def gaussian_draw(key: PRNGKey, state: Statistics, temperature: Scalar) -> Array
 class FGTSState(NamedTuple):
     """Statistics, the reservoir of contexts and the current draw in whitened coordinates, z = Lᵀ(θ − centre), (G, k).
 
-    As data come in, the posterior moves away from an old θ. z stays a typical draw of N(0, T·I).
+    As data come in, the posterior moves away from an old θ. z stays a typical draw of N(0, I/β).
     """
 
     statistics: Statistics
@@ -237,16 +237,16 @@ def fgts(
 ) -> Algorithm:
     r"""Feel-Good Thompson Sampling with a chain that leaves its posterior exactly invariant.
 
-        π(θ) ∝ exp(−[½ (θ−m)ᵀΛ(θ−m) − λF(θ)]/T),    F(θ) = Σ_s min(b, max_a f_θ(x_s, a))
+        π(θ) ∝ exp(−β[½ (θ−m)ᵀΛ(θ−m) − λF(θ)]),    F(θ) = Σ_s min(b, max_a f_θ(x_s, a))
 
-    The tilted Gaussian q = N(m + λΛ⁻¹g, T·Λ⁻¹) with g = ∇F near the mode is close to π, as λF is nearly linear over the
+    The tilted Gaussian q = N(m + λΛ⁻¹g, Λ⁻¹/β) with g = ∇F near the mode is close to π, as λF is nearly linear over the
     posterior's width. A round draws N candidates from q and picks one of them or the current θ with probability
-    ∝ π/q (iterated sampling importance resampling). This keeps π invariant for every N; π/q = exp(λ[F(θ) − ⟨g, θ⟩]/T).
+    ∝ π/q (iterated sampling importance resampling). This keeps π invariant for every N; π/q = exp(βλ[F(θ) − ⟨g, θ⟩]).
 
     Args:
       model: shape of the parameters.
       feel_good: weight λ, bound b and the reservoir that F is summed over.
-      temperature: T > 0.
+      temperature: 1/β > 0.
       num_candidates: N ≥ 1.
       common_context: whether all arms see the same features; by default if arms have parameters of their own.
       **fit: arguments of `least_squares`; the feel-good term is that of ⟨θ, φ_a⟩, before the link.

@@ -56,7 +56,7 @@ class Past(NamedTuple):
 
 
 def no_past(settings: FeelGood, shape: tuple[int, int]) -> Past:
-    """No context seen; `shape` is that of `Context.features`."""
+    """The memory before any context; `shape` is the shape of `Context.features`."""
     return Past(jnp.zeros((*shape, settings.capacity)), jnp.zeros((), jnp.int32))
 
 

@@ -252,12 +252,12 @@ def neural_langevin(
         Û(θ) = 1/B Σ_b [(f_θ(x_b, a_b) − r_b)² − λ min(b, max_a f_θ(x_b, a))] + ρ/(2t)·‖θ‖²
 
     Û is an unbiased estimate of the mean potential U/t of all rewards kept, the feel-good sum included. The temperature
-    of the mean potential is T.
+    of the mean potential is 1/β.
 
     Args:
       model: shape of the features.
       step_size: τ.
-      temperature: T of the mean potential.
+      temperature: 1/β of the mean potential.
       feel_good: weight λ, bound and smoothness; its reservoir is not used.
       sampler: "langevin", "adam_langevin" or "underdamped" (BAOAB splitting with friction 0.1/τ).
       training: width, depth, steps a round, minibatch and replay; its step size is not used.

@@ -54,15 +54,15 @@ def polya_gamma_ts(
 ) -> Algorithm:
     r"""Thompson sampling with Pólya–Gamma Gibbs draws; parameters are shared by all arms.
 
-        ω_s | θ ~ PG(1, ⟨θ, φ_s⟩),    θ | ω ~ N(V⁻¹b, T·V⁻¹),    V = Λ₀ + Σ ω_s φ_s φ_sᵀ,  b = Λ₀m₀ + Σ (r_s − ½) φ_s
+        ω_s | θ ~ PG(1, ⟨θ, φ_s⟩),    θ | ω ~ N(V⁻¹b, V⁻¹/β),    V = Λ₀ + Σ ω_s φ_s φ_sᵀ,  b = Λ₀m₀ + Σ (r_s − ½) φ_s
 
-    While all rewards fit the window, the chain's law is the logistic posterior (at T = 1). A reward that leaves the
+    While all rewards fit the window, the chain's law is the logistic posterior (at β = 1). A reward that leaves the
     window enters the Gaussian N(m₀, Λ₀⁻¹) by a Laplace step; so the cost of a round does not grow.
 
     Args:
       model: shape of the parameters, shared.
       prior_precision: ρ.
-      temperature: T, a factor on the variance of θ.
+      temperature: 1/β, a factor on the variance of θ.
       window: n, rewards that are treated exactly.
 
     Examples:

@@ -29,7 +29,7 @@ def completion(arguments: Sequence[str]) -> None:
 
 
 def flags_of(command: str) -> list[str]:
-    """Long options of a command: those of `COMMAND_parser`, or of the dataclass `CommandOptions`, in its module."""
+    """Long options of a command, from `COMMAND_parser` or the dataclass `CommandOptions` in its module."""
     module, function = home_of(command)
     if hasattr(module, f"{function}_parser"):
         actions = getattr(module, f"{function}_parser")()._actions
@@ -49,7 +49,7 @@ def study_flags(study: str) -> list[str]:
 
 
 def _following() -> dict[str, list[str]]:
-    """The words that may follow each command, except for files; the options of `run` are those of its studies."""
+    """The words that may follow each command, except for files; `run` has the options of its studies."""
     known: dict[str, Iterable[str]] = {"run": STUDIES, "list": KINDS, "completion": SHELLS, "new": SKELETONS}
     return {name: [*known.get(name, ()), *(["--help"] if name == "run" else flags_of(name))] for name in COMMANDS}
 

@@ -42,7 +42,7 @@ def _size(count: int) -> str:
 
 
 def _present(*, host: bool) -> str:
-    """The memory of the accelerator, or that of this machine."""
+    """Returns the memory of the accelerator, or else of this machine."""
     jax = sys.modules.get("jax")
     if jax is not None and not host:
         with suppress(Exception):  # a broken device may raise anything

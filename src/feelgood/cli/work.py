@@ -31,7 +31,7 @@ def set_up_jax(*, shares: bool = False) -> None:
 
 
 def missing_platform() -> str:
-    """Why JAX cannot compute on the platform in JAX_PLATFORMS, in one sentence; empty if it can."""
+    """Returns one sentence on why JAX cannot compute on the platform in JAX_PLATFORMS, or "" if it can."""
     import jax
 
     chosen = os.environ.get("JAX_PLATFORMS", "")

@@ -27,7 +27,7 @@ class Family(NamedTuple):
     Attributes:
       kernel: `(step_size, friction) -> kernel` at inverse temperature 1.
       has_friction: whether the friction matters.
-      exponents: those of κ, d and 1/ε in the theorem that Theorem 2 rests on; None if no theorem covers the scheme.
+      exponents: the powers of κ, d and 1/ε in the theorem behind Theorem 2; None if no theorem covers the scheme.
     """
 
     kernel: Callable[[Array, Array], Kernel]
@@ -139,8 +139,9 @@ def sweep(
 ) -> list[dict[str, Any]]:
     """Gradients needed if one of κ, d and ε varies and the others stay at `base`.
 
-    Curvatures are those of `spectrum`. Every chain starts `shift` standard deviations of the target away from its mean,
-    in each eigendirection: a warm start, as the last episode's draw is one where the posterior has moved little.
+    Curvatures are those of `spectrum`. Every chain starts `shift` standard deviations of the target away from its mean
+    in each eigendirection. This imitates a warm start from the previous episode's draw when the posterior has changed
+    little.
     `friction` is in units of √M, as in Theorem 2; the best one for each setting if not given.
 
     Returns:

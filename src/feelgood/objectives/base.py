@@ -134,7 +134,7 @@ def _check_term(losses: Array, batch_size: int) -> None:
 def together(q: OnlineQ, objective: Objective, batch: Minibatch) -> OnlineQ:
     """A `q` that evaluates all fields that the objective looks at in one call, and returns the parts.
 
-    The values are those of `q`. A large network on a small batch takes about as long for three batches as for one.
+    The values equal those of `q`. A large network on a small batch takes about as long for three batches as for one.
 
     Examples:
       >>> import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Priorities of slots in fixed arrays inside XLA, and draws of slots in proportion to them.
+"""Priorities of slots in arrays of fixed size, and draws of slots in proportion to them.
 
 Slots lie in blocks of about √capacity, and the sum of each block is stored. A draw picks a block by these sums and then
 a slot within the block. A change sums its blocks again. Both cost about √capacity a slot, on contiguous arrays, which

@@ -1,4 +1,4 @@
-"""A ring of transitions in fixed arrays inside XLA, sampled as n-step transitions.
+"""A ring of transitions in arrays of fixed size, sampled as n-step transitions.
 
 A transition carries its true successor and the first observation of its episode. So samples stay right after a
 truncation, and after the ring has overwritten the beginning of an episode. Observations are stored as given, encoded or

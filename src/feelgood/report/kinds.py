@@ -73,10 +73,10 @@ _WHICH = ("output", "seed", "num_seeds", "seeds", "length", "lengths", "sizes", 
 
 
 def overlaid(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
-    """The tables of several folders, those of one name as one table.
+    """Joins the tables of several folders by name.
 
     Runs of an agent with the same settings and different seeds are joined. If an agent has other settings in another
-    folder, or a table has the same run of it in both, its name gets that of its folder: "dqn in first". The same holds
+    folder, or both folders have the same run of it, the name of the folder is appended: "dqn in first". The same holds
     for algorithms and samplers.
 
     Raises:
@@ -111,7 +111,7 @@ def check_different(folders: Sequence[Path]) -> None:
 
 
 def _with_agent(folder: Path, tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """The tables; the table of a sweep, which is of one agent, with the agent of its manifest."""
+    """The tables. A sweep's table gets a column with the one agent that its manifest names."""
     path = folder / "manifest.json"
     spec = read_manifest(path).get("spec") if path.exists() else None
     if "sweep" in tables and "agent" not in tables["sweep"] and isinstance(spec, dict) and "agent" in spec:
@@ -120,7 +120,7 @@ def _with_agent(folder: Path, tables: dict[str, pd.DataFrame]) -> dict[str, pd.D
 
 
 def _runs(table: pd.DataFrame, columns: Sequence[str]) -> set[tuple[str, ...]]:
-    """The distinct names in a table, each with its values in those of the columns that the table has."""
+    """The distinct names in a table, each with its values in the columns that exist in the table."""
     own = [name for name in _NAMES if name in table][:1]
     if not own:
         return set()

@@ -132,7 +132,7 @@ def best(tables: Mapping[str, pd.DataFrame], most: int = 10) -> list[tuple[str, 
 
 
 def _runner_up(top: Estimate, scores: Mapping[str, Any], rest: Sequence[tuple[float, str]], task: str) -> str:
-    """The runner-up, and whether its interval overlaps that of the best agent."""
+    """Returns the runner-up, and whether its interval overlaps the best agent's."""
     if not rest:
         return ""
     agent = rest[0][1]

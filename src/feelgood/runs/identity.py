@@ -19,7 +19,7 @@ def identity(value: Any) -> Any:
     """Nested lists of text that identify a value; they are equal in every process and every version of Python.
 
     A function is identified by its qualified name, its defaults and the values that it closes over; an array by its
-    numbers; a record or a dataclass by its class and fields; another object by its class and those of its attributes
+    numbers; a record or a dataclass by its class and fields; another object by its class and all attributes
     that are numbers, text, paths, arrays, functions or containers of these. Code and global variables do not count.
 
     Examples:

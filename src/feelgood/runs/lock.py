@@ -20,9 +20,9 @@ def locked(output: Path) -> Iterator[None]:
     """Holds a folder for this process alone, by an advisory lock of the operating system on `output/.lock`.
 
     The kernel releases the lock when the process ends, also after `kill -9`. A symbolic link at `output/.lock` is
-    refused, so that no other file is truncated. Between machines that share a folder over a network the lock is as
-    good as the file system's: NFS needs version 4, or a lock daemon and no `local_lock` mount option. If the file
-    system has no locks, a warning is given and the folder is not locked.
+    refused, so that no other file is truncated. On a network file system the lock is only as
+    reliable as that file system's locks: NFS needs version 4, or a lock daemon and no `local_lock` mount option. If the
+    file system has no locks, a warning is given and the folder is not locked.
 
     Raises:
       Held: if another process holds the lock.

@@ -203,8 +203,8 @@ def as_command(study: str, spec: Any) -> str:
 
     Args:
       study: name of the study.
-      spec: its options, a dataclass or the mapping in a manifest. Empty options, and those of a dataclass that are at
-        their default, are left out.
+      spec: its options, a dataclass or the mapping in a manifest. Empty options are left
+        out, and so are options of a dataclass at their default.
 
     Examples:
       >>> from feelgood.studies.samplers.study import SamplersStudy
@@ -246,7 +246,7 @@ def recorded(
       seeds: the seeds of each use.
       files: the files that the study writes, with a one-line description of each.
       command: the command that runs it; `as_command` if not given.
-      settings: the settings that the options and their defaults lead to, or a list of those of several runs.
+      settings: the settings that the options and their defaults lead to, or a list with the settings of several runs.
 
     Yields:
       A dictionary for facts that are known only after the work; they are added to the manifest.

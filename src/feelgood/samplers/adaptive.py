@@ -5,8 +5,9 @@ The bias a · m ⊘ √(v + ε) is added to the gradient; m and v are moving ave
 Matched noise. Where m is close to the gradient, the drift is D ⊙ ∇U with D = 1 + a ⊘ √(v + ε), so the bias is a
 preconditioner. The samplers' noise has the same size for all parameters, which does not fit this drift. With
 `matched_noise` it is multiplied by √D. If v is constant and α₁ = 0, the chain then keeps exp(−β·U) to first order in τ;
-with a momentum P, D is the inverse of a mass, and P has the law N(0, D/β). The noise counts: a parameter that has not
-had a gradient yet, such as the value of a cell that was never visited, has v = 0 and noise √(1 + a/√ε) times as large.
+with a momentum P, D is the inverse of a mass, and P has the law N(0, D/β). The noise depends on past gradients. A
+parameter without a gradient so far, such as the value of a cell that was never visited, has v = 0 and noise
+√(1 + a/√ε) times as large (√(1 + a/ε) if ε is outside the root).
 """
 
 import math

@@ -31,15 +31,15 @@ def proximal(
         propose w ~ N(y − τ∇V(ŵ), τI),    accept with exp(−D),    D = V(w) − V(ŵ) − ⟨∇V(ŵ), w − ŵ⟩ ≥ 0.
 
     D is the Bregman divergence of V, non-negative for convex U. So the draw is exact for every convex U, every τ and
-    *every* ŵ; how good ŵ is only sets how often a proposal is rejected. If V is M-smooth, τ = 1/(M d) keeps the
-    expected number of rejections below one. Where U is not convex, D < 0 counts as 0 and the sampler is approximate.
+    *every* ŵ. The quality of ŵ affects only the rejection rate. If V is M-smooth, τ = 1/(M d) keeps the expected number
+    of rejections below one. If U is not convex, D < 0 counts as 0 and the sampler is approximate.
 
     Args:
       step_size: τ > 0, or a schedule: a function of the number of steps taken.
       inverse_temperature: β > 0, finite.
       num_minimisation_steps: steps towards ŵ, one gradient each.
       max_rejections: cap of rejected proposals. The step that reaches it keeps the current w and is then not exact; its
-        record has `gave_up` set and acceptance 0. For convex U and an τ near 1/(M d) this does not happen; for others
+        record has `gave_up` set and acceptance 0. For convex U and a τ near 1/(M d) this does not happen; for others
         the cap keeps the loop from running forever.
       normal: the generator of standard normals.
 

@@ -95,7 +95,7 @@ def layout(table: pd.DataFrame) -> Layout:
 def finite_scores(curves: pd.DataFrame, score: str) -> pd.Series:
     """The column of scores, NaN where it or the parameters (`finite`) are not finite.
 
-    With parameters that are NaN a run goes on to have returns: argmax is an action even for NaN values.
+    A diverged run still reports returns, because argmax selects an action even from NaN values.
     """
     values = curves[score].astype(float)
     return values.where(np.isfinite(values) & (curves["finite"].astype(bool) if "finite" in curves else True))

@@ -172,7 +172,7 @@ def corollary_weights(
       dimension: d.
       horizon: H.
       num_episodes: K.
-      prior_complexity: κ(H/K²); that of the function of this name if not given.
+      prior_complexity: κ(H/K²); computed by the function of this name if not given.
 
     Examples:
       >>> eta, weight = corollary_weights(3, 2, 100, prior_complexity=6.0)

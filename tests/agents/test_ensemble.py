@@ -18,6 +18,7 @@ from feelgood.agents import (
     complete,
     fitted_bounds,
     make_agent,
+    mixed_horizons,
     one_draw_an_episode,
     own_reward_noise,
     restless,
@@ -102,9 +103,27 @@ def test_members_that_minimise_perturbed_errors_spread_like_a_posterior():
 def test_each_member_has_its_own_discount():
     values = jnp.ones((2, 2, 1))
     q, target_q = (lambda params, observation, key: 0 * values), (lambda observation, key: values)
-    data = batch(bootstrap_discount=jnp.array([0.9, 0.0]))
-    errors = objectives.td_errors(q, target_q, (), data, discount_powers=jnp.array([2.0, 1.0]))
+    data = batch(bootstrap_discount=jnp.array([[0.81, 0.9], [0.0, 0.0]]))
+    errors = objectives.td_errors(q, target_q, (), data)
     np.testing.assert_allclose(errors, [[1 + 0.81, 1 + 0.9], [2.0, 2.0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_horizons_become_equal_as_rewards_become_frequent(share):
+    seen = lambda key, state, batch, num_data, next_values: (state, batch.bootstrap_discount)
+    agent = idle(action=0)._replace(update=seen, priorities=lambda *data: data[2].bootstrap_discount)
+    agent = mixed_horizons(agent, jnp.array([10.0, 1.0]))
+    rewards = (jnp.arange(8) < 8 * share).astype(jnp.float32)
+    data = batch(return_=rewards, bootstrap_discount=jnp.full(8, 0.9))
+    fresh = agent.init(jax.random.key(0))
+    after, discounts = agent.update(None, fresh, data, 1, None)
+    np.testing.assert_allclose(discounts, np.tile([0.9**10, 0.9], (8, 1)), rtol=1e-5)
+    assert float(after.rewarded) == pytest.approx(share / 100)
+    late = fresh._replace(rewarded=jnp.asarray(share))
+    after, discounts = agent.update(None, late, data, 1, None)
+    np.testing.assert_allclose(discounts, np.tile([0.9**10 ** (1 - share), 0.9], (8, 1)), rtol=1e-5)
+    np.testing.assert_array_equal(agent.priorities(None, late, data, None), discounts)
+    assert float(after.rewarded) == pytest.approx(share)
 
 
 def test_optimism_may_be_about_replayed_observations_and_a_prior_may_have_an_anchor():
@@ -204,11 +223,12 @@ def test_on_one_hot_observations_the_default_agent_is_q_learning_on_tables_with_
     values = jax.jit(lambda state: jax.vmap(lambda code: agent.values(key, state, code))(codes))  # (states, members, 2)
     table = np.asarray(values(state), np.float64)
     assert 0.1 < table.std() < 0.6  # priors of scale 0.3
-    target, visits = table.copy(), np.zeros((32, 2))
+    target, visits, rewarded = table.copy(), np.zeros((32, 2)), 0.0
     rate = lambda n, t: max(1 / (n + 1), min(0.3, t / (50 * n)))
     for step in range(40):
         o, a, then = random.integers(5, size=8), random.integers(2, size=8), random.integers(5, size=8)
-        reward, discount = random.uniform(-1, 1, 8), 0.9 * random.integers(2, size=8)
+        reward, discount = random.integers(2, size=8) * random.uniform(-1, 1, 8), 0.9 * random.integers(2, size=8)
+        horizons = np.array([4.0, 2.0, 1.0]) ** (1 - rewarded)
         data = batch(
             observation=jnp.asarray(o),
             action=jnp.asarray(a, jnp.int32),
@@ -221,8 +241,9 @@ def test_on_one_hot_observations_the_default_agent_is_q_learning_on_tables_with_
         state, _ = update(key, state, data, 8, look_ahead(key, state, data))
         errors = {}
         for i in range(8):
-            y = reward[i] + noise[i] + discount[i] ** np.array([4.0, 2.0, 1.0]) * target[then[i]].max(-1)
+            y = reward[i] + noise[i] + discount[i] ** horizons * target[then[i]].max(-1)
             errors.setdefault((o[i], a[i]), []).append(y - table[o[i], :, a[i]])
+        rewarded += (np.mean(reward != 0) - rewarded) / 100
         for (cell, action), found in errors.items():
             visits[cell, action] += 1
             table[cell, :, action] += rate(visits[cell, action], step + 1) * np.mean(found, 0)

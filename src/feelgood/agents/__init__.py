@@ -11,7 +11,14 @@ from feelgood.agents.exploration import (
 from feelgood.agents.options import Options, Spaces
 from feelgood.agents.recipes import ZOO, Recipe, anneal, atari_hyper, check_hyper, complete, constant, make_agent
 from feelgood.agents.tables import visit_rates
-from feelgood.agents.wrappers import bounded_rewards, fitted_bounds, one_chain_an_episode, own_reward_noise, restless
+from feelgood.agents.wrappers import (
+    bounded_rewards,
+    fitted_bounds,
+    mixed_horizons,
+    one_chain_an_episode,
+    own_reward_noise,
+    restless,
+)
 
 __all__ = [
     "ZOO",
@@ -32,6 +39,7 @@ __all__ = [
     "fitted_bounds",
     "greedy",
     "make_agent",
+    "mixed_horizons",
     "one_chain_an_episode",
     "one_draw_an_episode",
     "one_member_an_episode",

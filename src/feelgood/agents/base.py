@@ -29,6 +29,8 @@ class AgentState(NamedTuple):
         `bounded_rewards`.
       seen: largest absolute value of each entry of an observation so far; empty if the agent does not record it. See
         `fitted_bounds`.
+      rewarded: share of transitions with a reward other than 0, a moving average; empty if the agent does not record
+        it. See `mixed_horizons`.
       noise_slot: uint32, number added to the slots of transitions, by which the noise on their rewards is drawn; empty
         if the agent has no such noise. See `own_reward_noise`.
     """
@@ -40,6 +42,7 @@ class AgentState(NamedTuple):
     unrewarded: Any = ()
     reward_scale: Any = ()
     seen: Any = ()
+    rewarded: Any = ()
     noise_slot: Any = ()
 
 

@@ -139,6 +139,50 @@ def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
     )
 
 
+def mixed_horizons(agent: Agent, powers: Array) -> Agent:
+    """Gives each member of an ensemble a horizon of its own: member m has the discount to the power c_m.
+
+    Members with short horizons soon forget optimism about loops without reward; members with long ones look far. If
+    rewards are frequent, such loops do not exist, and short horizons prefer another policy than the longest one. So the
+    power is c_m^(1 − ρ), where ρ is the share of transitions with a reward other than 0, a moving average over a
+    hundred minibatches. If every step has a reward, all members have the full horizon.
+
+    Args:
+      agent: the agent of an ensemble.
+      powers: c_m of each member, (M,).
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> from feelgood import agents, replay
+      >>> agent = agents.make_agent("dqn", agents.Spaces((1,), 2))
+      >>> agent = agent._replace(update=lambda key, state, batch, *_: (state, batch.bootstrap_discount))
+      >>> agent = mixed_horizons(agent, jnp.array([10.0, 1.0]))
+      >>> batch = replay.Batch(None, None, jnp.zeros(1), jnp.array([0.99]), None, None, None)
+      >>> state = lambda share: agents.AgentState(sampler=None, frozen=None, target=None, rewarded=share)
+      >>> discounts = [agent.update(None, state(share), batch, 3, None)[1][0] for share in (0.0, 1.0)]
+      >>> [[round(float(discount), 3) for discount in each] for each in discounts]
+      [[0.904, 0.99], [0.99, 0.99]]
+    """
+
+    def init(key: PRNGKey) -> AgentState:
+        return agent.init(key)._replace(rewarded=jnp.zeros(()))
+
+    def with_horizons(state: AgentState, batch: Any) -> Any:
+        own = powers[None] ** (1 - state.rewarded)
+        return batch._replace(bootstrap_discount=batch.bootstrap_discount[:, None] ** own)
+
+    def update(key, state, batch, num_data, next_values):
+        moved, info = agent.update(key, state, with_horizons(state, batch), num_data, next_values)
+        share = jnp.mean(batch.return_ != 0)
+        return moved._replace(rewarded=state.rewarded + (share - state.rewarded) / 100), info
+
+    def priorities(key, state, batch, next_values):
+        assert agent.priorities is not None
+        return agent.priorities(key, state, with_horizons(state, batch), next_values)
+
+    return agent._replace(init=init, update=update, priorities=None if agent.priorities is None else priorities)
+
+
 def own_reward_noise(agent: Agent) -> Agent:
     """Gives each run its own noise on rewards, see `feelgood.objectives.reward_noise`.
 

@@ -42,7 +42,7 @@ from feelgood.agents.critics import QCritic, is_nature, make_critic, on_codes, p
 from feelgood.agents.exploration import Exploration, epsilon_greedy, one_draw_an_episode, one_member_an_episode
 from feelgood.agents.options import Hyper, Options, Spaces
 from feelgood.agents.tables import visit_rates
-from feelgood.agents.wrappers import bounded_rewards, fitted_bounds, own_reward_noise, restless
+from feelgood.agents.wrappers import bounded_rewards, fitted_bounds, mixed_horizons, own_reward_noise, restless
 from feelgood.choices import Critic
 from feelgood.objectives import feel_good
 from feelgood.typing import PRNGKey, Scalar
@@ -252,8 +252,9 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
 
     Each member is one draw of the value function: a network plus a fixed random prior of unit variance
     (`networks.random_prior`) times `prior_scale`. Members disagree where there are no data and agree where there are.
-    Horizons differ: member m has the discount to the power c_m, with c_m from `horizon_spread` to 1 in equal ratios.
-    Members with short horizons soon forget optimism about loops without reward; those with long ones explore deeply.
+    Horizons differ while rewards are rare: member m has the discount to the power c_m, with c_m from `horizon_spread`
+    to 1 in equal ratios (`mixed_horizons`). Members with short horizons soon forget optimism about loops without
+    reward; those with long ones explore deeply.
     The gap between the best and other actions is widened by up to `action_gap` times the value, so that errors of
     approximation seldom change the greedy action. The replay is shared. As long as all rewards are 0, half of the
     episodes are random (`restless`). Large rewards are scaled down (`bounded_rewards`), and loose bounds of
@@ -287,8 +288,7 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     network = _ensemble(
         "ensemble_dqn", spaces, options, num_members, hyper["prior_scale"], member, prior, is_scaled=True
     )
-    powers = jnp.asarray(hyper["horizon_spread"]) ** (1 - jnp.arange(num_members) / max(num_members - 1, 1))
-    settings: dict[str, Any] = {"double": options.double, "discount_powers": powers, "action_gap": hyper["action_gap"]}
+    settings: dict[str, Any] = {"double": options.double, "action_gap": hyper["action_gap"]}
     per = "pair" if is_table else "transition"
     td = objectives.td(per=per, perturbation=hyper["perturbation"], **settings)
     critic = QCritic(network, td, partial(objectives.td_errors, **settings))
@@ -298,6 +298,8 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     num_starts = None if network.is_large else 16
     weight = hyper["feel_good_weight"]
     agent = _agent(critic, options, sampler, exploration, feel_good_weight=weight, num_starts=num_starts)
+    powers = jnp.asarray(hyper["horizon_spread"]) ** (1 - jnp.arange(num_members) / max(num_members - 1, 1))
+    agent = mixed_horizons(agent, powers)
     if not (spaces.is_one_hot or is_nature(spaces, options)):
         agent = fitted_bounds(agent, spaces.bound, spaces.decode)
     return restless(bounded_rewards(own_reward_noise(agent)), num_actions)

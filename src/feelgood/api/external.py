@@ -26,7 +26,6 @@ from feelgood.api.defaults import (
     CONTROL_CONFIG,
     CONTROL_CONFIGS,
     CONTROL_OPTIONS,
-    CONTROL_OPTIONS_OF,
     NUM_EVALUATIONS,
     STEPS_WITHOUT_LIMIT,
 )
@@ -127,8 +126,7 @@ def prepare(
     origin, environment = external_environment(env, env_settings, preset)
     is_atari = origin.kind == "atari"
     protocol = check_protocol(preset, is_atari)
-    control = CONTROL_OPTIONS if callable(agent) else CONTROL_OPTIONS_OF.get(agent, CONTROL_OPTIONS)
-    options = options_of(options, protocol["options"] if is_atari else control)
+    options = options_of(options, protocol["options"] if is_atari else CONTROL_OPTIONS)
     own = CONTROL
     if is_atari:
         own = {name: atari_hyper(name, origin.settings["pixel_scale"], options.form) for name in ZOO}

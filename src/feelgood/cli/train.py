@@ -65,7 +65,7 @@ class TrainOptions:
     config: tuple[str, ...] = grouped("agent and training", ())
     """Other training settings, as in batch_size=64 n_step=3 target_update_period=200 capacity=50000."""
     hidden: tuple[int, ...] = grouped("agent and training", ())
-    """Widths of the hidden layers (default: 64 64; ensemble_dqn: 32 32)."""
+    """Widths of the hidden layers (default: 64 64)."""
     options: tuple[str, ...] = grouped("agent and training", ())
     """Agent options, as in double=true prioritized=true form=corrected critic=quantile; the names are those of
     `feelgood.agents.Options`."""

@@ -19,8 +19,8 @@ def td_looks_at(double: bool) -> frozenset[str]:
 
 
 def _members(array: Array, like: Array) -> Array:
-    """Views (B,) as (B, 1) if action values have an axis of members."""
-    return array.reshape(array.shape + (1,) * (like.ndim - 2))
+    """Views (B,) as (B, 1) if action values have an axis of members; (B, M) stays."""
+    return array.reshape(array.shape + (1,) * (like.ndim - 1 - array.ndim))
 
 
 def pick(values: Array, action: Array) -> Array:
@@ -37,14 +37,13 @@ def td_errors(
     key: PRNGKey | None = None,
     *,
     double: bool = False,
-    discount_powers: Array | None = None,
     action_gap: Scalar | None = None,
 ) -> Array:
     """Temporal-difference errors δ = return_ + bootstrap_discount·Q_target(o', a*) − Q(o, a), shape (B,) or (B, M).
 
     The action a* maximises Q_target(o', ·), or with `double` the online Q(o', ·). The target is held fixed under
-    differentiation. Each member of an ensemble bootstraps from its own target. With `discount_powers` (M,), member m
-    has the discount bootstrap_discount^{c_m}: a horizon of its own.
+    differentiation. Each member of an ensemble bootstraps from its own target. It has a horizon of its own if
+    `bootstrap_discount` has shape (B, M); see `feelgood.agents.mixed_horizons`.
 
     With an `action_gap` g, actions that are not the best have their target lowered by 0.9·min(V − Q(o, a), g·s), where
     V = max_a Q(o, a) and s = |V|, but at most 1 if V < 0. It widens small gaps between actions tenfold and large ones
@@ -70,8 +69,6 @@ def td_errors(
     else:
         next_value = next_values.max(-1)
     discount = _members(batch.bootstrap_discount, values)
-    if discount_powers is not None:
-        discount = discount ** discount_powers[None]
     target = _members(batch.return_, values) + discount * next_value
     action = jnp.broadcast_to(_members(batch.action, values), values.shape[:-1])
     value = pick(values, action)
@@ -127,7 +124,6 @@ def td(
     double: bool = False,
     huber_width: Scalar = 1.0,
     perturbation: Scalar | None = None,
-    discount_powers: Array | None = None,
     action_gap: Scalar | None = None,
 ) -> Objective:
     """Temporal-difference error of `td_errors`; members of an ensemble add up. The replay sets the number of steps.
@@ -147,7 +143,6 @@ def td(
       double: whether the online network picks the action that the target network values.
       huber_width: h, at which the Huber loss becomes linear.
       perturbation: σ ≥ 0, in the unit of rewards; needs the `slot` of each transition. None for none.
-      discount_powers: (M,) powers of the discount, one for each member; see `td_errors`. None for 1.
       action_gap: g ≥ 0, how far to widen the gap between the best and other actions; see `td_errors`. None for 0.
 
     Examples:
@@ -168,7 +163,7 @@ def td(
         check_non_negative("perturbation", perturbation)
     if action_gap is not None:
         check_non_negative("action_gap", action_gap)
-    settings: dict[str, Any] = {"double": double, "discount_powers": discount_powers, "action_gap": action_gap}
+    settings: dict[str, Any] = {"double": double, "action_gap": action_gap}
 
     def term(q, target_q, params, batch, key):
         errors = td_errors(q, target_q, params, batch, key, **settings)

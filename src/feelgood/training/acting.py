@@ -13,7 +13,7 @@ from feelgood.typing import Array, PRNGKey, Scalar
 
 def acting_part(agent: AgentState) -> AgentState:
     """The part of an agent's state that acting needs: no momentum, moments, target network or noise on rewards."""
-    return agent._replace(sampler=agent.sampler._replace(memory=()), target=(), noise_slot=())
+    return agent._replace(sampler=agent.sampler._replace(memory=()), target=(), rewarded=(), noise_slot=())
 
 
 def policy_of(agent: AgentState) -> AgentState:

@@ -458,6 +458,8 @@ def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
     said = api.prepare("dqn", "CartPole-v1", hyper={"step_size": 0.5}, config={"num_steps": 100, "n_step": 5})
     assert (control.config.learning_starts, said.config.learning_starts) == (1000, 50)
     assert said.spec.hyper == {**control.spec.hyper, "step_size": 0.5}
+    sizes = [api.prepare("ensemble_dqn", name).config.batch_size for name in ("CartPole-v1", "Taxi-v4")]
+    assert sizes == [64, 128]  # tables need larger minibatches
     assert (said.config.n_step, said.config.evaluation_period) == (5, 8)  # a step of all eight at least
     pytest.importorskip("ale_py")
     game = api.prepare("dqn", "atari:freeway", env_settings={"sticky": 0.25})

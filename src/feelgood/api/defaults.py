@@ -54,6 +54,9 @@ CONTROL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
 """Settings of single agents that differ from `CONTROL_CONFIG`. The recommended agent uses the zoo's settings, with
 minibatches half as large, since its networks are twice as wide."""
 
+ONE_HOT_CONFIGS: Mapping[str, Mapping[str, Any]] = {"ensemble_dqn": {"batch_size": 128}}
+"""Settings of single agents that differ from these where observations are one-hot: tables need larger minibatches."""
+
 CONTROL_OPTIONS: Mapping[str, Any] = {"hidden": (64, 64), "v_max": 100.0}
 """Options for these environments that differ from the zoo's; returns reach into the hundreds."""
 

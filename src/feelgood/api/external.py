@@ -27,6 +27,7 @@ from feelgood.api.defaults import (
     CONTROL_CONFIGS,
     CONTROL_OPTIONS,
     NUM_EVALUATIONS,
+    ONE_HOT_CONFIGS,
     STEPS_WITHOUT_LIMIT,
 )
 from feelgood.api.result import Result
@@ -144,7 +145,9 @@ def prepare(
         num_steps = check_count("num_steps", num_steps)
         num_envs = config.get("num_envs", CONTROL_CONFIG["num_envs"])
         num_envs = check_count("num_envs", num_envs)
-        own_config = {} if callable(agent) else CONTROL_CONFIGS.get(agent, {})
+        own_config: Mapping[str, Any] = {} if callable(agent) else CONTROL_CONFIGS.get(agent, {})
+        if environment.is_one_hot and not callable(agent):
+            own_config = {**own_config, **ONE_HOT_CONFIGS.get(agent, {})}
         defaults = {
             **CONTROL_CONFIG,
             **own_config,

@@ -118,11 +118,66 @@ class Distractors(Corridor):
 
 
 class Maze(FourRooms):
-    """The four rooms with a cost of 1 per step and nothing at the goal."""
+    """The four rooms with a cost per step and a reward at the goal, by default a cost of 1 there, too."""
+
+    def __init__(self, cost: float = 1.0, goal: float = -1.0):
+        super().__init__()
+        self.cost, self.goal = cost, goal
 
     def step(self, action):
         observation, _, at_goal, is_late, info = super().step(action)
-        return observation, -1.0, at_goal, is_late, info
+        return observation, self.goal if at_goal else -self.cost, at_goal, is_late, info
+
+
+class Pits(gymnasium.Env):
+    """A grid with coordinates, a goal with reward 1 and eight pits with −1, which all end the episode.
+
+    Every other step costs 0.04; one move in ten is random.
+    """
+
+    def __init__(self, size: int = 8):
+        self.size, self.action_space = size, Discrete(4)
+        self.observation_space = Box(0.0, size - 1.0, (2,))
+        inner = [(row, column) for row, column in np.ndindex(size, size) if 2 < row + column < 2 * size - 4]
+        self.pits = {inner[i] for i in np.random.default_rng(3).choice(len(inner), 8, replace=False)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cell, self.time = (0, 0), 0
+        return np.array(self.cell, np.float32), {}
+
+    def step(self, action):
+        action = int(self.np_random.integers(4)) if self.np_random.random() < 0.1 else action
+        move, last = Rooms.moves[action], self.size - 1
+        self.cell, self.time = tuple(np.clip(np.add(self.cell, move), 0, last).tolist()), self.time + 1
+        at_goal, in_pit = self.cell == (last, last), self.cell in self.pits
+        reward = 1.0 if at_goal else -1.0 if in_pit else -0.04
+        return np.array(self.cell, np.float32), reward, at_goal or in_pit, self.time >= 100, {}
+
+
+class Puck(gymnasium.Env):
+    """A puck that five pushes move over a square: 10 in the far corner, and a cost of 0.01 for every other step."""
+
+    pushes = np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]]) * 0.01
+
+    def __init__(self):
+        self.action_space, self.observation_space = Discrete(5), Box(-1.0, 1.0, (4,))
+
+    def _observation(self):
+        return np.concatenate([self.place, self.speed]).astype(np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.speed, self.time = self.np_random.uniform(-1, -0.5, 2), np.zeros(2), 0
+        return self._observation(), {}
+
+    def step(self, action):
+        self.speed = np.clip(0.95 * self.speed + self.pushes[action], -0.1, 0.1)
+        place = self.place + self.speed
+        self.speed = np.where(np.abs(place) > 1, 0, self.speed)
+        self.place, self.time = np.clip(place, -1, 1), self.time + 1
+        in_corner = bool(np.linalg.norm(self.place - 0.8) < 0.15)
+        return self._observation(), 10.0 if in_corner else -0.01, in_corner, self.time >= 200, {}
 
 
 class Wind(gymnasium.ActionWrapper):
@@ -236,6 +291,10 @@ TASKS = {
     "noisy_tv": (lambda: noisy_tv(Rooms()), 20_000),
     "picture": (lambda: picture(Rooms(10)), 20_000),
     "maze_cost": (Maze, 20_000),
+    "maze_cost_and_goal": (lambda: Maze(1.0, 10.0), 20_000),
+    "maze_small_cost": (lambda: Maze(0.01, 1.0), 20_000),
+    "pits": (Pits, 20_000),
+    "puck": (Puck, 20_000),
     "lock": (Lock, 20_000),
     "distractors": (Distractors, 20_000),
     "deep_sea": (DeepSea, 20_000),

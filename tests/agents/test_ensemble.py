@@ -22,6 +22,7 @@ from feelgood.agents import (
     one_draw_an_episode,
     own_reward_noise,
     restless,
+    without_step_cost,
 )
 from feelgood.training import run_batch, trainer
 from feelgood.training.config import FunctionalConfig
@@ -59,6 +60,36 @@ def test_a_random_prior_has_unit_variance_and_independent_values_on_one_hot_inpu
     plain = lambda key: networks.mlp(key, 2500, (50, 50), 1)(networks.OneHot(jnp.arange(2)))[:, 0]
     alike = np.asarray(jax.jit(jax.vmap(plain))(jax.random.split(jax.random.key(0), 50)))
     assert np.corrcoef(alike.T)[0, 1] > 0.9  # the problem that it solves
+
+
+def test_a_fourier_prior_has_the_covariance_of_its_gaussian_process():
+    points = jnp.array([[0.0, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, -1.0, 1.0], [3.0, 3.0, 3.0]])
+    for length_scale in (0.5, 2.0):
+        draw = lambda key, scale=length_scale: networks.fourier_prior(key, 3, 64, 2, scale)(points)
+        values = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), 10_000)))  # (draws, points, 2)
+        distances = np.sum((points[:, None] - points[None]) ** 2, -1)
+        expected = np.exp(-distances / (2 * length_scale**2))
+        # The standard error of a product of two normals over 10,000 draws is at most √(2/10,000) = 0.014, and a few
+        # percent more as a sum of 64 cosines is not exactly normal.
+        for action in range(2):
+            np.testing.assert_allclose(values[..., action].T @ values[..., action] / 10_000, expected, atol=0.07)
+        np.testing.assert_allclose(values[..., 0].T @ values[..., 1] / 10_000, 0, atol=0.07)
+        np.testing.assert_allclose(values.mean(0), 0, atol=0.05)
+    with pytest.raises(ValueError, match="length_scale must be positive and finite, got 0"):
+        networks.fourier_prior(jax.random.key(0), 3, 64, 2, 0.0)
+    with pytest.raises(ValueError, match="num_features must be"):
+        networks.fourier_prior(jax.random.key(0), 3, 0, 2, 1.0)
+
+
+@pytest.mark.parametrize(("num_inputs", "is_smooth"), [(2, True), (16, True), (17, False)])
+def test_priors_are_smooth_functions_of_a_few_coordinates(num_inputs, is_smooth):
+    # On a line through the origin the other priors depend on little but the direction, far from their biases of 0.3.
+    spaces = Spaces((num_inputs,), 2, bound=1.0)
+    agent = make_agent("ensemble_dqn", spaces, options=Options(hidden=(64, 64), num_members=100))
+    state, key = agent.init(jax.random.key(0)), jax.random.key(1)
+    near, far = (agent.values(key, state, jnp.full(num_inputs, value)) for value in (20.0, 40.0))
+    correlation = np.corrcoef(np.ravel(near), np.ravel(far))[0, 1]
+    assert abs(correlation) < 4 / np.sqrt(200) if is_smooth else correlation > 0.99
 
 
 def test_a_normalised_network_starts_at_zero_and_ignores_the_scale_of_its_input():
@@ -290,6 +321,58 @@ def idle(action, frozen=None):
         update=lambda key, state, batch, num_data, next_values: (state, None),
         sync=lambda state: state,
     )
+
+
+def value_iteration(returns, discounts, next_states):
+    """Action values (S, A) of deterministic transitions, by a thousand sweeps in double precision."""
+    values = np.zeros(returns.shape)
+    for _ in range(1000):
+        values = returns + discounts * values.max(-1)[next_states]
+    return values
+
+
+@pytest.mark.parametrize("end_return", [-3.0, 0.0, 50.0])
+def test_without_its_step_cost_a_problem_has_the_same_values_measured_from_an_endless_episode(end_return):
+    random, discount, cost = np.random.default_rng(0), 0.9, 3.0
+    next_states = random.integers(20, size=(20, 2))
+    returns, discounts = np.full((20, 2), -cost), np.full((20, 2), discount)
+    returns[3, 0], discounts[3, 0] = end_return, 0.0  # the end of an episode
+    returns[5, 1], returns[8, 0] = -10.0, 2.0
+    values = value_iteration(returns, discounts, next_states)
+    seen = lambda key, state, batch, num_data, next_values: (state, batch.return_)
+    plain = idle(action=0)._replace(
+        update=seen, priorities=lambda *data: data[2].return_, values=lambda key, state, observation: observation
+    )
+    agent = without_step_cost(plain)
+    data = batch(return_=jnp.asarray(returns.ravel()), bootstrap_discount=jnp.asarray(discounts.ravel()))
+    fresh = agent.init(jax.random.key(0))
+    state, replaced = agent.update(None, fresh, data, 1, None)
+    np.testing.assert_array_equal(agent.priorities(None, fresh, data, None), replaced)
+    assert float(state.endless_cost) == pytest.approx(cost / (1 - discount))
+    assert np.count_nonzero(replaced) == 3  # all other steps have the return 0
+    inside = value_iteration(np.asarray(replaced, np.float64).reshape(20, 2), discounts, next_states)
+    np.testing.assert_allclose(agent.values(None, state, jnp.asarray(inside)), values, rtol=1e-4, atol=1e-4)
+    # Other costs do not change what the first minibatch has decided.
+    later, replaced_later = agent.update(None, state, data._replace(return_=2 * data.return_), 1, None)
+    assert float(later.endless_cost) == float(state.endless_cost)
+    assert np.count_nonzero(replaced_later) == 40
+
+
+@pytest.mark.parametrize(
+    ("usual", "share", "discount"), [(-1.0, 0.8, 0.9), (0.0, 1.0, 0.9), (1.0, 1.0, 0.9), (-1.0, 1.0, 1.0)]
+)
+def test_returns_stay_unless_nearly_all_steps_have_the_same_cost(usual, share, discount):
+    seen = lambda key, state, batch, num_data, next_values: (state, batch.return_)
+    plain = idle(action=0)._replace(update=seen, values=lambda key, state, observation: observation)
+    agent = without_step_cost(plain)
+    returns = jnp.where(jnp.arange(10) < 10 * share, usual, 0.25)
+    data = batch(return_=returns, bootstrap_discount=jnp.full(10, discount))
+    state, replaced = agent.update(None, agent.init(jax.random.key(0)), data, 1, None)
+    np.testing.assert_array_equal(replaced, returns)
+    np.testing.assert_array_equal(agent.values(None, state, returns), returns)
+    # Costs that appear later are left as they are, too.
+    costs = data._replace(return_=jnp.full(10, -1.0))
+    np.testing.assert_array_equal(agent.update(None, state, costs, 1, None)[1], costs.return_)
 
 
 def test_without_any_reward_every_other_member_acts_at_random_until_there_is_one():

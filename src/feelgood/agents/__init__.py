@@ -18,6 +18,7 @@ from feelgood.agents.wrappers import (
     one_chain_an_episode,
     own_reward_noise,
     restless,
+    without_step_cost,
 )
 
 __all__ = [
@@ -47,4 +48,5 @@ __all__ = [
     "restless",
     "value_agent",
     "visit_rates",
+    "without_step_cost",
 ]

@@ -1,5 +1,5 @@
 """Agents made from other agents: several chains, random episodes until a reward is found, returns and observations of
-bounded size."""
+bounded size, costs per step as rewards."""
 
 from collections.abc import Callable
 from typing import Any
@@ -130,6 +130,67 @@ def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
     def values(key, state, observation):
         assert agent.values is not None
         return state.reward_scale * agent.values(key, state, observation)
+
+    return agent._replace(
+        init=init,
+        update=update,
+        priorities=None if agent.priorities is None else priorities,
+        values=None if agent.values is None else values,
+    )
+
+
+def without_step_cost(agent: Agent) -> Agent:
+    """Replaces a constant cost per step by a reward for the end of the episode; the optimal policy is the same.
+
+    If every step costs c, values are far below 0 where the agent has been and near 0 where it has not. A network also
+    lowers the values of states nearby, and the search for the end becomes a matter of luck. So values are measured from
+    the worst case, an episode that never ends, and in units of its cost s = c/(1 − γ): Q' = Q/s + 1. The Bellman
+    equation of Q' has the return R/s + 1 − B in place of R, where B is the bootstrap discount. It is 0 for a step of
+    cost c and about 1 for the end: a task with a sparse reward, which the priors explore.
+
+    The cost c is the return that at least 9 in 10 transitions of the first minibatch have, if it is negative. Otherwise
+    the agent is unchanged. `values` are in the unit of the returns.
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> from feelgood import agents, replay
+      >>> agent = agents.make_agent("dqn", agents.Spaces((1,), 2))
+      >>> agent = without_step_cost(agent._replace(update=lambda key, state, batch, *_: (state, batch.return_)))
+      >>> state = agents.AgentState(sampler=None, frozen=None, target=None, endless_cost=-1.0)
+      >>> costs, discounts = jnp.full(10, -2.0), jnp.full(10, 0.5).at[0].set(0.0)  # the first step ends an episode
+      >>> batch = replay.Batch(None, None, costs, discounts, None, None, None)
+      >>> state, returns = agent.update(None, state, batch, 10, None)
+      >>> float(state.endless_cost), returns[:3].tolist()  # 2 + 1 + 0.5 + …; the returns that the agent inside gets
+      (4.0, [0.5, 0.0, 0.0])
+    """
+
+    def init(key: PRNGKey) -> AgentState:
+        return agent.init(key)._replace(endless_cost=jnp.full((), -1.0))
+
+    def replaced(state: AgentState, batch: Any) -> tuple[AgentState, Any]:
+        usual = jnp.median(batch.return_)
+        is_usual = batch.return_ == usual
+        discount = jnp.max(jnp.where(is_usual, batch.bootstrap_discount, 0))
+        has_cost = (usual < 0) & (jnp.mean(is_usual) >= 0.9) & (discount < 1)
+        first = jnp.where(has_cost, -usual / (1 - discount), 0.0)
+        cost = jnp.where(state.endless_cost < 0, first, state.endless_cost)
+        return_ = batch.return_ / jnp.where(cost > 0, cost, 1) + jnp.where(cost > 0, 1 - batch.bootstrap_discount, 0)
+        # Rounding must not turn the usual return into a reward.
+        return_ = jnp.where((cost > 0) & (jnp.abs(return_) < 1e-5), 0, return_)
+        return state._replace(endless_cost=cost), batch._replace(return_=return_)
+
+    def update(key, state, batch, num_data, next_values):
+        state, batch = replaced(state, batch)
+        return agent.update(key, state, batch, num_data, next_values)
+
+    def priorities(key, state, batch, next_values):
+        assert agent.priorities is not None
+        return agent.priorities(key, *replaced(state, batch), next_values)
+
+    def values(key, state, observation):
+        assert agent.values is not None
+        inside = agent.values(key, state, observation)
+        return jnp.where(state.endless_cost > 0, state.endless_cost * (inside - 1), inside)
 
     return agent._replace(
         init=init,

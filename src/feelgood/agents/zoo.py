@@ -42,7 +42,14 @@ from feelgood.agents.critics import QCritic, is_nature, make_critic, on_codes, p
 from feelgood.agents.exploration import Exploration, epsilon_greedy, one_draw_an_episode, one_member_an_episode
 from feelgood.agents.options import Hyper, Options, Spaces
 from feelgood.agents.tables import visit_rates
-from feelgood.agents.wrappers import bounded_rewards, fitted_bounds, mixed_horizons, own_reward_noise, restless
+from feelgood.agents.wrappers import (
+    bounded_rewards,
+    fitted_bounds,
+    mixed_horizons,
+    own_reward_noise,
+    restless,
+    without_step_cost,
+)
 from feelgood.choices import Critic
 from feelgood.objectives import feel_good
 from feelgood.typing import PRNGKey, Scalar
@@ -53,6 +60,9 @@ MEMBERS = {"ensemble_dqn": 20, "bootstrapped_dqn": 10}
 # With few cells nearly every minibatch holds all one-hot observations, and networks learn them fast enough. Members are
 # tables from the first number on; networks, if the options choose them, have smaller first layers from the second on.
 _TABLE_CELLS, _MANY_CELLS = 32, 100
+
+# Observations of at most so many numbers are coordinates, in which priors are smooth functions.
+_MOST_COORDINATES = 16
 
 
 def _agent(
@@ -247,18 +257,33 @@ def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     return _agent(critic, options, _adam(hyper), exploration, is_random=True)
 
 
+def _prior(spaces: Spaces, options: Options) -> Callable[[PRNGKey], Any]:
+    """`key -> prior` of a network: on a few coordinates a smooth function of them, else one of their direction.
+
+    Two random points of [−1, 1]^d have a mean squared distance of 2d/3. With the length scale √(d/8) of a smooth
+    function, its values there have a correlation of about exp(−8/3) = 0.07.
+    """
+    shape, num_actions = spaces.observation_shape, spaces.num_actions
+    num_inputs = math.prod(shape)
+    if spaces.is_one_hot or num_inputs > _MOST_COORDINATES:
+        return lambda key: networks.random_prior(key, shape, options.hidden, num_actions)
+    return lambda key: networks.fourier_prior(key, shape, options.hidden[-1], num_actions, math.sqrt(num_inputs / 8))
+
+
 def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     """Ensemble of draws with normalised random priors and mixed horizons, one draw an episode; recommended.
 
-    Each member is one draw of the value function: a network plus a fixed random prior of unit variance
-    (`networks.random_prior`) times `prior_scale`. Members disagree where there are no data and agree where there are.
+    Each member is one draw of the value function: a network plus a fixed random prior of unit variance times
+    `prior_scale` (`networks.fourier_prior` if an observation has at most 16 numbers and is not one-hot, else
+    `networks.random_prior`). Members disagree where there are no data and agree where there are.
     Horizons differ while rewards are rare: member m has the discount to the power c_m, with c_m from `horizon_spread`
     to 1 in equal ratios (`mixed_horizons`). Members with short horizons soon forget optimism about loops without
     reward; those with long ones explore deeply.
     The gap between the best and other actions is widened by up to `action_gap` times the value, so that errors of
     approximation seldom change the greedy action. The replay is shared. As long as all rewards are 0, half of the
-    episodes are random (`restless`). Large rewards are scaled down (`bounded_rewards`), and loose bounds of
-    observations are tightened to the values observed (`fitted_bounds`).
+    episodes are random (`restless`). A constant cost per step becomes a reward for the end (`without_step_cost`). Large
+    rewards are scaled down (`bounded_rewards`), and loose bounds of observations are tightened to the values observed
+    (`fitted_bounds`).
 
     One-hot observations share no features. If there are 32 or more, members are tables: a value for each observation
     and action, with independent normal priors, learnt at rates that fall with visits to at most `table_rate`
@@ -284,7 +309,7 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     else:
         input_scale = hyper["one_hot_scale"] if num_cells >= _MANY_CELLS else 1.0
         member = lambda key: networks.normalized_mlp(key, shape, options.hidden, num_actions, input_scale=input_scale)
-        prior = lambda key: networks.random_prior(key, shape, options.hidden, num_actions)
+        prior = _prior(spaces, options)
     network = _ensemble(
         "ensemble_dqn", spaces, options, num_members, hyper["prior_scale"], member, prior, is_scaled=True
     )
@@ -302,7 +327,9 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     agent = mixed_horizons(agent, powers)
     if not (spaces.is_one_hot or is_nature(spaces, options)):
         agent = fitted_bounds(agent, spaces.bound, spaces.decode)
-    return restless(bounded_rewards(own_reward_noise(agent)), num_actions)
+    agent = restless(bounded_rewards(own_reward_noise(agent)), num_actions)
+    # Costs make tables search: each visit lowers one value, and those of other cells and actions stay.
+    return agent if is_table else without_step_cost(agent)
 
 
 def noisynet_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:

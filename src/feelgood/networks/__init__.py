@@ -28,6 +28,7 @@ from feelgood.networks.base import Network, network, partition
 from feelgood.networks.builders import (
     categorical,
     ensemble,
+    fourier_prior,
     implicit_quantiles,
     mlp,
     mlp_features,
@@ -51,6 +52,7 @@ __all__ = [
     "Quantiles",
     "categorical",
     "ensemble",
+    "fourier_prior",
     "he_weights",
     "implicit_quantiles",
     "mlp",

@@ -11,13 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from feelgood.checks import check_count, check_non_negative
+from feelgood.checks import check_count, check_non_negative, check_positive
 from feelgood.networks.layers import Convolution, Dense, NoisyDense, cut
 from feelgood.networks.models import (
     MLP,
     Categorical,
     Convolutions,
     Ensemble,
+    Fourier,
     Frozen,
     ImplicitQuantiles,
     NormalizedMLP,
@@ -367,3 +368,48 @@ def random_prior(
         return Dense(weight if i == 0 else weight / math.sqrt(num_inputs), bias)
 
     return NormalizedMLP(tuple(make_layer(i, *size) for i, size in enumerate(sizes)), shape, is_centred=True)
+
+
+def fourier_prior(
+    key: PRNGKey,
+    observation_shape: int | Sequence[int],
+    num_features: int,
+    num_actions: int,
+    length_scale: float,
+) -> Fourier:
+    """Builds a random smooth function to add to a network as its prior; see `with_prior`.
+
+    It is close to a draw of a Gaussian process with covariance exp(−‖x − y‖²/(2ℓ²)) for each action, where ℓ is
+    `length_scale`: a sum of cosines with random frequencies and phases (Rahimi and Recht, 2007). `random_prior` sees
+    little more than the direction of its input, which is nearly the same for neighbours if an observation is a few
+    coordinates. Then a network that learns the values of visited states changes those of other states, too, and the
+    members of an ensemble agree on states that none has seen.
+
+    Args:
+      key: randomness of the function.
+      observation_shape: shape of one observation, or its length.
+      num_features: number of cosines.
+      num_actions: length of the output.
+      length_scale: distance of inputs beyond which outputs are nearly independent.
+
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> draw = lambda key: fourier_prior(key, 2, 64, 1, length_scale=1.0)(jnp.array([[0.0, 0.0], [1.0, 0.0]]))
+      >>> values = jax.vmap(draw)(jax.random.split(jax.random.key(0), 2000))[..., 0]  # (draws, inputs)
+      >>> round(float(jnp.mean(values[:, 0] * values[:, 1])), 1), round(float(jnp.exp(-0.5)), 1)
+      (0.6, 0.6)
+    """
+    shape = _shape(observation_shape)
+    num_inputs = math.prod(shape)
+    for name, value in (
+        ("observation_shape", num_inputs),
+        ("num_features", num_features),
+        ("num_actions", num_actions),
+    ):
+        check_count(name, value)
+    check_positive("length_scale", length_scale)
+    key_frequencies, key_phases, key_amplitudes = jax.random.split(key, 3)
+    frequencies = jax.random.normal(key_frequencies, (num_inputs, num_features)) / length_scale
+    phases = jax.random.uniform(key_phases, (num_features,), maxval=2 * math.pi)
+    amplitudes = math.sqrt(2 / num_features) * jax.random.normal(key_amplitudes, (num_features, num_actions))
+    return Fourier(Dense(frequencies, phases), amplitudes, shape)

@@ -201,6 +201,18 @@ class NormalizedMLP(eqx.Module):
         return last(x)
 
 
+class Fourier(eqx.Module):
+    """A sum of cosines of the observation, flattened and cast to float32; see `fourier_prior`."""
+
+    angles: Dense
+    amplitudes: Array
+    observation_shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, observation: Observation, key: PRNGKey | None = None) -> Array:
+        del key
+        return jnp.cos(self.angles(_flat(observation, self.observation_shape))) @ self.amplitudes
+
+
 class Scaled(eqx.Module):
     """o ↦ model(o/bound), each entry divided by its own bound; asinh(o) for entries without a finite one.
 

@@ -61,6 +61,16 @@ def chain_ts(
 
     Returns:
       The algorithm. The chain starts at a standard normal draw, as LMC-TS's authors do.
+
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits, samplers
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> chain = Chain(lambda t, largest: samplers.proximal(1 / largest, inverse_temperature=1e3), num_steps=10)
+      >>> algorithm, key = chain_ts(model, chain), jax.random.key(0)
+      >>> state = jax.jit(algorithm.learn)(key, algorithm.init(key), context, 0, -2.0)
+      >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # cold, it avoids the arm that paid -2
+      1
     """
     check_count("num_steps", chain.num_steps)
     init_statistics, learn_statistics = least_squares(model, **fit)
@@ -167,7 +177,17 @@ def lmc_ts(
 def mala_ts(
     model: Model, step_size: Scalar = 0.5, temperature: Scalar = 1.0, *, decay: bool = False, **options
 ) -> Algorithm:
-    """MALA-TS: Langevin proposals, accepted or rejected, so that exp(−βU) is exactly stationary; see `lmc_ts`."""
+    """MALA-TS: Langevin proposals, accepted or rejected, so that exp(−βU) is exactly stationary; see `lmc_ts`.
+
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> algorithm, key = mala_ts(model, temperature=1e-3), jax.random.key(0)
+      >>> state = jax.jit(algorithm.learn)(key, algorithm.init(key), context, 0, -2.0)
+      >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # cold, it avoids the arm that paid -2
+      1
+    """
     tau = _step(step_size, decay)
     return _chain(model, lambda t, largest: samplers.mala(tau(t, largest), 1 / temperature), **options)
 
@@ -184,6 +204,15 @@ def ulmc_ts(
       temperature: 1/β > 0.
       **options: as in `lmc_ts`.
 
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> algorithm, key = ulmc_ts(model, temperature=1e-3), jax.random.key(0)
+      >>> state = jax.jit(algorithm.learn)(key, algorithm.init(key), context, 0, -2.0)
+      >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # cold, it avoids the arm that paid -2
+      1
+
     References:
       Zheng, Deng, Moya and Lin (2024), "Accelerating approximate Thompson sampling with underdamped Langevin Monte
       Carlo".
@@ -194,7 +223,17 @@ def ulmc_ts(
 def baoab_ts(
     model: Model, step_size: Scalar = 1.0, friction: Scalar = 0.5, temperature: Scalar = 1.0, **options
 ) -> Algorithm:
-    """BAOAB-TS: underdamped Langevin by splitting, stable at low friction; see `ulmc_ts`."""
+    """BAOAB-TS: underdamped Langevin by splitting, stable at low friction; see `ulmc_ts`.
+
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> algorithm, key = baoab_ts(model, temperature=1e-3), jax.random.key(0)
+      >>> state = jax.jit(algorithm.learn)(key, algorithm.init(key), context, 0, -2.0)
+      >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # cold, it avoids the arm that paid -2
+      1
+    """
     return _underdamped(samplers.underdamped_splitting, model, step_size, friction, temperature, options)
 
 
@@ -207,7 +246,17 @@ def _underdamped(make, model: Model, step_size: Scalar, friction: Scalar, temper
 def hmc_ts(
     model: Model, step_size: Scalar = 0.5, num_leapfrog_steps: int = 5, temperature: Scalar = 1.0, **options
 ) -> Algorithm:
-    """HMC-TS: K (5) Hamiltonian proposals a round of L leapfrog steps of step_size / √M each; see `lmc_ts`."""
+    """HMC-TS: K (5) Hamiltonian proposals a round of L leapfrog steps of step_size / √M each; see `lmc_ts`.
+
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> algorithm, key = hmc_ts(model, temperature=1e-3), jax.random.key(0)
+      >>> state = jax.jit(algorithm.learn)(key, algorithm.init(key), context, 0, -2.0)
+      >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # cold, it avoids the arm that paid -2
+      1
+    """
     tau = _step(step_size, False, 0.5)
     sampler = lambda t, largest: samplers.hmc(tau(t, largest), num_leapfrog_steps, 1 / temperature)
     return _chain(model, sampler, **{"num_steps": 5} | options)

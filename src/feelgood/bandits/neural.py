@@ -128,6 +128,18 @@ def neural_ucb(model: Model, scale: Scalar = 0.1, ridge: Scalar = 1.0, **options
       ridge: ρ > 0.
       **options: as in `neural_greedy`.
 
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> algorithm, key = neural_ucb(model), jax.random.key(0)
+      >>> state = algorithm.init(key)
+      >>> learn = jax.jit(lambda key, state: algorithm.learn(key, state, context, 0, -2.0))
+      >>> for key in jax.random.split(key, 20):
+      ...     state = learn(key, state)
+      >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # it avoids the arm that paid -2 twenty times
+      1
+
     References:
       Zhou, Li and Gu (2020), "Neural contextual bandits with UCB-based exploration".
     """
@@ -138,6 +150,18 @@ def neural_ts(model: Model, scale: Scalar = 0.1, ridge: Scalar = 1.0, **options)
     """NeuralTS with the diagonal of its authors' code: each arm's value is drawn from N(f(x_a), ν²σ_a²).
 
     The arguments are those of `neural_ucb`, with ν = scale.
+
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> algorithm, key = neural_ts(model), jax.random.key(0)
+      >>> state = algorithm.init(key)
+      >>> learn = jax.jit(lambda key, state: algorithm.learn(key, state, context, 0, -2.0))
+      >>> for key in jax.random.split(key, 20):
+      ...     state = learn(key, state)
+      >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # it avoids the arm that paid -2 twenty times
+      1
 
     References:
       Zhang, Zhou, Li and Gu (2021), "Neural Thompson sampling".
@@ -159,6 +183,18 @@ def neural_linear(
 
     The features change as the network learns, so the regression is fitted again in every round, on a minibatch of
     `num_rows` rewards that stands for all t: sums are scaled by t/num_rows.
+
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> algorithm, key = neural_linear(model, temperature=1e-3), jax.random.key(0)
+      >>> state = algorithm.init(key)
+      >>> learn = jax.jit(lambda key, state: algorithm.learn(key, state, context, 0, -2.0))
+      >>> for key in jax.random.split(key, 20):
+      ...     state = learn(key, state)
+      >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # it avoids the arm that paid -2 twenty times
+      1
 
     References:
       Riquelme, Tucker and Snoek (2018), "Deep Bayesian bandits showdown".
@@ -196,6 +232,18 @@ def neural_ensemble(
     """Ensemble sampling with prior functions: each member fits rewards with its own noise, and one acts in each round.
 
     A member's value is f_θ + prior_scale · f_prior with a fixed random network as prior.
+
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> algorithm, key = neural_ensemble(model, num_members=2, prior_scale=0.1), jax.random.key(0)
+      >>> state = algorithm.init(key)
+      >>> learn = jax.jit(lambda key, state: algorithm.learn(key, state, context, 0, -2.0))
+      >>> for key in jax.random.split(key, 20):
+      ...     state = learn(key, state)
+      >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # it avoids the arm that paid -2 twenty times
+      1
 
     References:
       Osband, Aslanides and Cassirer (2018), "Randomized prior functions for deep reinforcement learning".
@@ -262,6 +310,18 @@ def neural_langevin(
       sampler: "langevin", "adam_langevin" or "underdamped" (BAOAB splitting with friction 0.1/τ).
       training: width, depth, steps a round, minibatch and replay; its step size is not used.
       common_context: whether all arms see the same features; by default if arms have parameters of their own.
+
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> from feelgood import bandits
+      >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
+      >>> training = bandits.Training(width=8, num_steps=500)
+      >>> algorithm, key = neural_langevin(model, step_size=1e-2, training=training), jax.random.key(0)
+      >>> learn, state = jax.jit(algorithm.learn), algorithm.init(key)
+      >>> for action, reward in ((0, -1.0), (1, 1.0)):
+      ...     state = learn(key, state, context, action, reward)
+      >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # the arm that paid more
+      1
 
     References:
       Xu, Zheng, Mazumdar, Azizzadenesheli and Anandkumar (2022), "Langevin Monte Carlo for contextual bandits".

@@ -156,7 +156,7 @@ def parts_of(model: Model, training: Training, common_context: bool | None) -> P
         slot = memory.num_seen % n
         return Memory(
             memory.features.at[slot].set(context.features),
-            memory.actions.at[slot].set(action.astype(jnp.int32)),
+            memory.actions.at[slot].set(jnp.asarray(action, jnp.int32)),
             memory.rewards.at[slot].set(reward),
             memory.num_seen + 1,
         )

@@ -89,6 +89,15 @@ def cps(
       prior_variance: σ² > 0; √d·H if not given.
       num_particles: M. The facts judge the masses by the bound above, at most |A| times Z.
 
+    Examples:
+      >>> import jax
+      >>> from feelgood import linear
+      >>> mdp = linear.mdps.combination_lock(horizon=2, num_actions=2)
+      >>> learner = cps(mdp.features, 2, loss_weight=100.0, feel_good_weight=1.0)
+      >>> curve = linear.learn(jax.random.key(0), mdp, learner, 50)
+      >>> bool(curve.regret[-5:].max() == 0)  # the last policies are optimal
+      True
+
     References:
       Dann, Mohri, Zhang and Zimmert (2021), "A provably efficient model-free posterior sampling method for episodic
       reinforcement learning".

@@ -85,6 +85,15 @@ def eleanor(
       num_starts: random starts in addition to the three others; may be 0.
       num_ascent_steps: steps from each start.
 
+    Examples:
+      >>> import jax
+      >>> from feelgood import linear
+      >>> mdp = linear.mdps.combination_lock(horizon=2, num_actions=2)
+      >>> learner = eleanor(mdp.features, 2, radius=0.3, num_starts=1)
+      >>> curve = linear.learn(jax.random.key(0), mdp, learner, 50)
+      >>> bool(curve.regret[-5:].max() == 0)  # the last policies are optimal
+      True
+
     References:
       Zanette, Lazaric, Kochenderfer and Brunskill (2020), "Learning near optimal policies with low inherent Bellman
       error".

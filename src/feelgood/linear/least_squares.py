@@ -308,6 +308,15 @@ def lmc_lsvi(
       step_size: τ in units of 1/M, M the largest curvature, that of 2Λ_h; 0.5 is the paper's.
       ridge: ρ > 0.
 
+    Examples:
+      >>> import jax
+      >>> from feelgood import linear
+      >>> mdp = linear.mdps.combination_lock(horizon=2, num_actions=2)
+      >>> learner = lmc_lsvi(mdp.features, 2, inverse_temperature=100.0, num_updates=20)
+      >>> curve = linear.learn(jax.random.key(0), mdp, learner, 50)
+      >>> bool(curve.regret[-5:].max() == 0)  # the last policies are optimal
+      True
+
     References:
       Ishfaq, Lan, Xu, Mahmood, Precup, Anandkumar and Azizzadenesheli (2024), "Provable and practical: efficient
       exploration in reinforcement learning via Langevin Monte Carlo".

@@ -375,6 +375,16 @@ def test_returns_stay_unless_nearly_all_steps_have_the_same_cost(usual, share, d
     np.testing.assert_array_equal(agent.update(None, state, costs, 1, None)[1], costs.return_)
 
 
+def test_the_default_agent_replaces_step_costs_if_its_members_are_networks_and_not_if_they_are_tables():
+    key, data = jax.random.key(0), batch(return_=jnp.full(2, -1.0), bootstrap_discount=jnp.full(2, 0.99))
+    networks = make_agent("ensemble_dqn", Spaces((1,), 2), options=Options(hidden=(4,), num_members=2))
+    before = networks.init(key)
+    after, _ = networks.update(key, before, data, 10, networks.look_ahead(key, before, data))
+    assert float(after.endless_cost) == pytest.approx(100, rel=1e-4)
+    tables = make_agent("ensemble_dqn", Spaces((32,), 2, is_one_hot=True), options=Options(num_members=2))
+    assert tables.init(key).endless_cost == ()
+
+
 def test_without_any_reward_every_other_member_acts_at_random_until_there_is_one():
     plain = idle(action=3)
     agent, keys = restless(plain, num_actions=4, patience=2), jax.random.split(jax.random.key(0), 400)

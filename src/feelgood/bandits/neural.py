@@ -133,10 +133,9 @@ def neural_ucb(model: Model, scale: Scalar = 0.1, ridge: Scalar = 1.0, **options
       >>> from feelgood import bandits
       >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
       >>> algorithm, key = neural_ucb(model), jax.random.key(0)
-      >>> state = algorithm.init(key)
-      >>> learn = jax.jit(lambda key, state: algorithm.learn(key, state, context, 0, -2.0))
+      >>> learn, state = jax.jit(algorithm.learn), algorithm.init(key)
       >>> for key in jax.random.split(key, 20):
-      ...     state = learn(key, state)
+      ...     state = learn(key, state, context, 0, -2.0)
       >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # it avoids the arm that paid -2 twenty times
       1
 
@@ -156,10 +155,9 @@ def neural_ts(model: Model, scale: Scalar = 0.1, ridge: Scalar = 1.0, **options)
       >>> from feelgood import bandits
       >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
       >>> algorithm, key = neural_ts(model), jax.random.key(0)
-      >>> state = algorithm.init(key)
-      >>> learn = jax.jit(lambda key, state: algorithm.learn(key, state, context, 0, -2.0))
+      >>> learn, state = jax.jit(algorithm.learn), algorithm.init(key)
       >>> for key in jax.random.split(key, 20):
-      ...     state = learn(key, state)
+      ...     state = learn(key, state, context, 0, -2.0)
       >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # it avoids the arm that paid -2 twenty times
       1
 
@@ -189,10 +187,9 @@ def neural_linear(
       >>> from feelgood import bandits
       >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
       >>> algorithm, key = neural_linear(model, temperature=1e-3), jax.random.key(0)
-      >>> state = algorithm.init(key)
-      >>> learn = jax.jit(lambda key, state: algorithm.learn(key, state, context, 0, -2.0))
+      >>> learn, state = jax.jit(algorithm.learn), algorithm.init(key)
       >>> for key in jax.random.split(key, 20):
-      ...     state = learn(key, state)
+      ...     state = learn(key, state, context, 0, -2.0)
       >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # it avoids the arm that paid -2 twenty times
       1
 
@@ -238,10 +235,9 @@ def neural_ensemble(
       >>> from feelgood import bandits
       >>> model, context = bandits.Model(2, 1, shared=False), bandits.Context(jnp.ones((1, 1)))
       >>> algorithm, key = neural_ensemble(model, num_members=2, prior_scale=0.1), jax.random.key(0)
-      >>> state = algorithm.init(key)
-      >>> learn = jax.jit(lambda key, state: algorithm.learn(key, state, context, 0, -2.0))
+      >>> learn, state = jax.jit(algorithm.learn), algorithm.init(key)
       >>> for key in jax.random.split(key, 20):
-      ...     state = learn(key, state)
+      ...     state = learn(key, state, context, 0, -2.0)
       >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # it avoids the arm that paid -2 twenty times
       1
 

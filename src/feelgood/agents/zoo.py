@@ -61,7 +61,7 @@ MEMBERS = {"ensemble_dqn": 20, "bootstrapped_dqn": 10}
 # tables from the first number on; networks, if the options choose them, have smaller first layers from the second on.
 _TABLE_CELLS, _MANY_CELLS = 32, 100
 
-# Observations of at most so many numbers are coordinates, in which priors are smooth functions.
+# Priors are smooth functions of observations with at most this many numbers.
 _MOST_COORDINATES = 16
 
 

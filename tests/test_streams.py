@@ -27,7 +27,7 @@ def call(words, **settings):
     return subprocess.run([sys.executable, "-m", "feelgood", *words], timeout=GUARD, **settings)
 
 
-@pytest.mark.parametrize("kind", ["full disk", "closed pipe", "closed", "ASCII"])
+@pytest.mark.parametrize("kind", ["full disk", "closed pipe", pytest.param("closed", marks=pytest.mark.slow), "ASCII"])
 def test_a_study_finishes_when_its_output_fails(tmp_path, kind):
     words, settings = [*STUDY, "--output", str(tmp_path)], {}
     if kind == "full disk":

@@ -19,6 +19,7 @@ from feelgood.envs.diagnostic import DIAGNOSTICS
 from feelgood.objectives import categorical_values, quantile_values
 from feelgood.replay import Batch
 from feelgood.training import FunctionalConfig, trainer
+from marks import fast_only
 
 NAMES = tuple(DIAGNOSTICS)
 TASKS = [make() for make in DIAGNOSTICS.values()]
@@ -115,9 +116,7 @@ WITHOUT_CHOICE = [NAMES.index(name) for name in ("constant_reward", "discounting
 FAST = ("fg_ulmcdqn", "dqn")
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=[] if name in FAST else [pytest.mark.slow]) for name in ZOO]
-)
+@pytest.fixture(scope="module", params=fast_only(FAST, ZOO))
 def learnt(request):
     """A name, and its action values (tasks, own or random behaviour, seeds, observations, actions)."""
     name = request.param
@@ -301,15 +300,7 @@ def falls(found):
 ADAM = ("langevin_dqn", "dqn", "prioritized_dqn", "c51", "iqn", "bootstrapped_dqn", "noisynet_dqn")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name, marks=[] if name in ("fg_ulmcdqn", "dqn", "c51", "iqn", "noisynet_dqn") else pytest.mark.slow
-        )
-        for name in ZOO
-    ],
-)
+@pytest.mark.parametrize("name", fast_only(("fg_ulmcdqn", "c51", "iqn", "noisynet_dqn"), ZOO))
 def test_fifty_updates_on_one_batch_lower_the_potential(name):
     found = potentials(name, SPACES, fixed_batch((3,), jnp.float32), 5e-3, 50, SMALL)
     assert falls(found)
@@ -358,9 +349,7 @@ PIXELS = Spaces((4, 36, 36), 2, lambda code: code.astype(jnp.float32) / 5)
 DISTINCT = ("fg_ulmcdqn", "iqn")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in DISTINCT else pytest.mark.slow) for name in ZOO]
-)
+@pytest.mark.parametrize("name", fast_only(DISTINCT, ZOO))
 def test_updates_on_one_batch_of_images_lower_the_potential(name):
     batch, num_updates = fixed_batch((4, 36, 36), jnp.uint8, 4), 15
     found = potentials(name, PIXELS, batch, 1e-4, num_updates, SMALL)

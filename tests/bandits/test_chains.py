@@ -70,8 +70,9 @@ MAKERS = {
 }
 
 
+# With preconditioning the test above checks the exact law of one chain.
 @pytest.mark.parametrize("name", MAKERS)
-@pytest.mark.parametrize("preconditioned", [False, True])
+@pytest.mark.parametrize("preconditioned", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_every_chain_ends_at_the_feel_good_posterior(name, preconditioned, optimised_jit):
     """Choices after a long round have the frequencies of importance sampling from the Gaussian part."""
     make, options = MAKERS[name]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from feelgood import samplers
+from marks import fast_only
 
 CURVATURE = np.array([1.0, 2.0, 4.0])
 MEAN = np.array([0.5, -1.0, 0.0])
@@ -48,7 +49,11 @@ def ends(sampler, num_steps, dtype, seed, num_chains=NUM_CHAINS):
     return np.asarray(draws, np.float64)
 
 
-@pytest.mark.parametrize("name", TABLE)
+# The others are made of the same parts.
+FAST = ("langevin", "underdamped", "adaptive_underdamped", "hmc")
+
+
+@pytest.mark.parametrize("name", fast_only(FAST, TABLE))
 def test_the_law_in_half_precision_is_the_law_in_single_precision(name):
     sampler, num_steps = TABLE[name]
     num_chains = 512 if name == "proximal" else NUM_CHAINS  # all wait for the one with most rejections

@@ -8,6 +8,7 @@ from scipy import integrate
 
 from feelgood import samplers
 from feelgood.samplers import diagnostics
+from marks import fast_only
 
 DIMENSION, BETA = 10, 2.0
 EIGENVALUES = np.logspace(0, 2, DIMENSION)  # condition number 100
@@ -103,7 +104,8 @@ CLOSED_FORMS = {
 }
 
 
-@pytest.mark.parametrize("name", TABLE)
+# The law of the proximal sampler is also checked in test_invariance and test_metropolis.
+@pytest.mark.parametrize("name", fast_only([name for name in TABLE if name != "proximal"], TABLE))
 def test_mean_and_covariance_match_the_predicted_law(name, optimised_jit):
     sampler, law, num_steps, num_chains = TABLE[name]
     run = jax.vmap(lambda k: samplers.sample(k, sampler, potential, jnp.zeros(DIMENSION), num_steps, thin=num_steps)[0])

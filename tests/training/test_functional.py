@@ -14,6 +14,7 @@ from feelgood.envs.diagnostic import constant_reward, truncation, two_armed
 from feelgood.replay import Batch
 from feelgood.samplers import Info, SamplerState
 from feelgood.training import FunctionalConfig, Tally, learning, trainer
+from marks import fast_only
 
 BATCH_SIZE = 6
 
@@ -537,10 +538,7 @@ def test_minibatches_follow_the_priorities_at_the_start_of_their_block_and_set_n
     assert len(np.unique(weights.round(4))) > 20
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[] if name == "prioritized_dqn" else pytest.mark.slow) for name in ZOO],
-)
+@pytest.mark.parametrize("name", fast_only(("prioritized_dqn",), ZOO))
 def test_every_agent_trains_on_the_chain(name):
     config = FunctionalConfig(
         num_steps=300, replay_ratio=1.0, evaluation_period=300, capacity=200, num_evaluation_episodes=2

@@ -30,7 +30,7 @@ from feelgood.envs.conversion import as_external
 from feelgood.envs.diagnostic import two_armed
 from feelgood.envs.external import vector_environment
 from feelgood.envs.gym import GymEnv
-from feelgood.protocols import ATARI
+from feelgood.protocols import ATARI, CONTROL
 from feelgood.runs import store
 from feelgood.studies.atari.runs import settings as study_settings
 from feelgood.studies.atari.study import AtariStudy, runs_of
@@ -406,7 +406,7 @@ def test_a_folder_is_refused_after_a_change_of_the_schedule_or_of_a_part_of_your
     ],
 )
 def test_a_run_inside_xla_has_about_25_evaluations_if_the_usual_period_does_not_divide_it(settings, period):
-    spec = agent_spec("dqn", None, Options(), {}, anneal)
+    spec = agent_spec("dqn", None, Options(), anneal)
     assert functional_config(spec, settings).evaluation_period == period
 
 
@@ -451,9 +451,9 @@ def test_a_network_without_a_value_for_each_action_is_refused(env, num_outputs):
 
 def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
     control = api.prepare("dqn", "CartPole-v1")
-    assert control.spec.hyper == {**ZOO["dqn"].hyper, **api.CONTROL["dqn"]}
-    assert control.spec.options == Options(**api.CONTROL_OPTIONS)
-    assert control.config.num_steps == api.CONTROL_CONFIG["num_steps"]
+    assert control.spec.hyper == {**ZOO["dqn"].hyper, **ZOO["dqn"].control}
+    assert control.spec.options == Options(**CONTROL["options"])
+    assert control.config.num_steps == CONTROL["config"]["num_steps"]
     assert control.config.evaluation_period == control.config.num_steps // 25
     said = api.prepare("dqn", "CartPole-v1", hyper={"step_size": 0.5}, config={"num_steps": 100, "n_step": 5})
     assert (control.config.learning_starts, said.config.learning_starts) == (1000, 50)
@@ -479,7 +479,7 @@ def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
 
 def test_options_that_are_given_leave_the_others_unchanged():
     named = api.prepare("dqn", "CartPole-v1", options={"double": True, "hidden": [5]}).spec.options
-    assert named == Options(**{**api.CONTROL_OPTIONS, "double": True, "hidden": (5,)})
+    assert named == Options(**{**CONTROL["options"], "double": True, "hidden": (5,)})
     assert api.prepare("dqn", "CartPole-v1", options=Options()).spec.options == Options()
     with pytest.raises(ValueError, match=r"option must be one of .*, got 'duoble'; did you mean 'double'\?"):
         api.prepare("dqn", "CartPole-v1", options={"duoble": True})
@@ -505,11 +505,6 @@ def test_a_preset_is_that_of_the_atari_study():
         assert job.origin.settings == run.env_settings
     changed = api.prepare("dqn", "atari:freeway", preset="dopamine", config={"draw_steps": 100})
     assert (changed.config.draw_steps, changed.origin.settings["sticky"]) == (100, 0.25)
-
-
-def test_control_names_members_of_the_zoo_and_their_hyper_parameters():
-    for agent, hyper in api.CONTROL.items():
-        assert {name.removesuffix("_end") for name in hyper} <= ZOO[agent].hyper.keys()
 
 
 @pytest.mark.parametrize(

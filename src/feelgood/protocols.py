@@ -1,4 +1,6 @@
-"""Protocols for Atari games: `config`, `options` and `env_settings` of a run.
+"""Protocols for external environments: `config`, `options` and `env_settings` of a run.
+
+`CONTROL` is the protocol of Gymnasium environments, `ATARI` those of Atari games.
 
 `paper` is the paper's protocol with these differences:
 
@@ -53,6 +55,33 @@ PAPER: Mapping[str, Any] = {
 `config` holds arguments of `ExternalConfig`, `options` of `feelgood.agents.Options`, and `env_settings` of
 `feelgood.envs.external.atari`. The defaults of `ExternalConfig` are this protocol's, as a test checks.
 """
+
+
+CONTROL: Mapping[str, Any] = {
+    "config": {
+        "num_steps": 50_000,
+        "num_envs": 8,
+        "num_groups": 1,
+        "num_draws": 1,
+        "learning_starts": 1_000,
+        "replay_ratio": 1.0,
+        "batch_size": 64,
+        "capacity": 50_000,
+        "n_step": 1,
+        "target_update_period": 200,
+        "num_evaluation_episodes": 10,
+        "max_evaluation_steps": 1_000,
+    },
+    "options": {"hidden": (64, 64), "v_max": 100.0},
+    "env_settings": {},
+}
+"""The protocol of Gymnasium environments other than Atari games: where it differs from the defaults of `ExternalConfig`
+and `Options`. Agents may have their own settings (`feelgood.agents.Recipe.control_config`), and a known time limit
+replaces `max_evaluation_steps`. Returns reach into the hundreds, hence `v_max`.
+"""
+
+NUM_EVALUATIONS = 25
+"""Evaluations in a run outside Atari; the untrained network's is not counted."""
 
 
 def changed(base: Mapping[str, Any], **changes: Any) -> dict[str, Any]:

@@ -13,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from feelgood.agents import ZOO, Options, Spaces, anneal, atari_hyper, critics, make_agent
+from feelgood.agents import ZOO, Options, Spaces, anneal, atari_hyper, control_hyper, critics, make_agent
 from feelgood.envs import Environment, Spec
 from feelgood.envs.diagnostic import DIAGNOSTICS
 from feelgood.objectives import categorical_values, quantile_values
+from feelgood.protocols import CONTROL
 from feelgood.replay import Batch
-from feelgood.training import FunctionalConfig, trainer
+from feelgood.training import ExternalConfig, FunctionalConfig, trainer
 from marks import fast_only
 
 NAMES = tuple(DIAGNOSTICS)
@@ -432,6 +433,16 @@ def test_atari_settings_are_hyper_parameters_on_the_papers_grid():
             assert atari_hyper(name, pixel_scale, "corrected") == {**hyper, "bias_epsilon": 1e-8, **rate}
     for name in ("lmcdqn", "dqn"):  # have no adaptive bias
         assert atari_hyper(name, 1 / 255, "corrected") == atari_hyper(name, 1 / 255)
+
+
+def test_settings_of_control_are_hyper_parameters_and_settings_of_the_run():
+    settings = {each.name for each in dataclasses.fields(ExternalConfig)}
+    for name, recipe in ZOO.items():
+        assert {each.removesuffix("_end") for each in recipe.control} <= set(recipe.hyper)
+        assert {*recipe.control_config, *recipe.one_hot_config, *CONTROL["config"]} <= settings
+        assert control_hyper(name) == {**recipe.hyper, **recipe.control}
+        if recipe.control:
+            assert control_hyper(name)["step_size_end"] == 0  # the final policy is stable
 
 
 def test_wrong_options_are_refused_in_one_sentence():

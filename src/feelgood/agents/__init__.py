@@ -8,8 +8,9 @@ from feelgood.agents.exploration import (
     one_draw_an_episode,
     one_member_an_episode,
 )
+from feelgood.agents.hyper import anneal, check_hyper, constant
 from feelgood.agents.options import Options, Spaces
-from feelgood.agents.recipes import ZOO, Recipe, anneal, atari_hyper, check_hyper, complete, constant, make_agent
+from feelgood.agents.recipes import ZOO, Recipe, atari_hyper, complete, control_hyper, make_agent
 from feelgood.agents.tables import visit_rates
 from feelgood.agents.wrappers import (
     bounded_rewards,
@@ -36,6 +37,7 @@ __all__ = [
     "check_values",
     "complete",
     "constant",
+    "control_hyper",
     "epsilon_greedy",
     "fitted_bounds",
     "greedy",

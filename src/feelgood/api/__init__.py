@@ -1,7 +1,7 @@
 """Training in one call: `feelgood.train("fg_ulmcdqn", "CartPole-v1")`.
 
 Defaults depend on the kind of environment: a protocol of `feelgood.protocols` for Atari games, the released N-chain
-protocol for functional environments, and `CONTROL` for everything else.
+protocol for functional environments, and `feelgood.protocols.CONTROL` for everything else.
 """
 
 import json
@@ -26,7 +26,6 @@ from feelgood.api.agent_spec import (
     seeds_of,
     settings_of,
 )
-from feelgood.api.defaults import CONTROL, CONTROL_CONFIG, CONTROL_OPTIONS
 from feelgood.api.external import Job, check_protocol, external_environment, prepare, train_external
 from feelgood.api.functional import functional_config, train_functional
 from feelgood.api.result import Result, merged, pair_name
@@ -38,9 +37,6 @@ from feelgood.runs.progress import bar, follow
 from feelgood.typing import Scalar
 
 __all__ = [
-    "CONTROL",
-    "CONTROL_CONFIG",
-    "CONTROL_OPTIONS",
     "AgentSpec",
     "Job",
     "Result",
@@ -122,7 +118,7 @@ def train(
         check_protocol(preset, is_atari=False)
         if env_settings:
             raise ValueError(f"env_settings must be empty unless env is a name, got {dict(env_settings)!r}")
-        spec = agent_spec(agent, hyper, options_of(options, {}), {}, schedule)
+        spec = agent_spec(agent, hyper, options_of(options, {}), schedule)
         whole = functional_config(spec, config)
         name, budget = f"{env.spec.name} {spec.name}", whole.num_steps
         settings = settings_of(spec, env.spec.name, whole, own=env)

@@ -55,8 +55,14 @@ class AgentSpec(NamedTuple):
         )
 
 
-def agent_spec(agent: str | MakeAgent, hyper, options: Options, own: Mapping[str, Mapping], schedule) -> AgentSpec:
-    """An agent by name, or your own, with all its hyper-parameters; `own` holds those that differ from the zoo's."""
+def agent_spec(
+    agent: str | MakeAgent,
+    hyper: Mapping[str, float] | None,
+    options: Options,
+    schedule: Callable[[Any, Scalar], Any],
+    defaults: Callable[[str], Mapping[str, float]] = lambda name: ZOO[name].hyper,
+) -> AgentSpec:
+    """An agent by name, or your own, with all its hyper-parameters; `defaults` returns those of an agent of the zoo."""
     given = dict(hyper or {})
     for name, value in given.items():
         check_kind(f"hyper-parameter {name}", value, (int, float, np.number), "a number")
@@ -68,7 +74,7 @@ def agent_spec(agent: str | MakeAgent, hyper, options: Options, own: Mapping[str
     if callable(agent):
         return AgentSpec("own", agent, given, options, schedule)
     check_choice("agent", agent, ZOO)
-    whole = {**ZOO[agent].hyper, **own.get(agent, {})}
+    whole = dict(defaults(agent))
     for name in given:
         # Any hyper-parameter may have a final value, `…_end`.
         check_choice(f"hyper-parameter of {agent}", name if name in whole else name.removesuffix("_end"), whole)

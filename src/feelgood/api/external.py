@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import pandas as pd
 
-from feelgood.agents import ZOO, Options, anneal, atari_hyper
+from feelgood.agents import ZOO, Options, anneal, atari_hyper, control_hyper
 from feelgood.api.agent_spec import (
     AgentSpec,
     MakeAgent,
@@ -21,21 +21,12 @@ from feelgood.api.agent_spec import (
     options_of,
     seeds_of,
 )
-from feelgood.api.defaults import (
-    CONTROL,
-    CONTROL_CONFIG,
-    CONTROL_CONFIGS,
-    CONTROL_OPTIONS,
-    NUM_EVALUATIONS,
-    ONE_HOT_CONFIGS,
-    STEPS_WITHOUT_LIMIT,
-)
 from feelgood.api.result import Result
 from feelgood.checks import check_choice, check_count
 from feelgood.envs.conversion import as_external
 from feelgood.envs.external import ExternalEnvironment
 from feelgood.envs.rules import check_playable
-from feelgood.protocols import ATARI, DEFAULT_PRESET
+from feelgood.protocols import ATARI, CONTROL, DEFAULT_PRESET, NUM_EVALUATIONS
 from feelgood.runs.identity import identity
 from feelgood.training.acting import spaces_of
 from feelgood.training.config import ExternalConfig, most_groups
@@ -47,11 +38,13 @@ from feelgood.typing import Scalar
 
 
 def check_protocol(preset: str | None, is_atari: bool) -> Mapping[str, Any]:
-    """Returns the protocol of a preset (default: the recommended one). Only Atari games have presets."""
-    if preset is not None and not is_atari:
+    """Returns the protocol of an environment. Only Atari games have presets; the default is the recommended one."""
+    if is_atari:
+        check_choice("preset", preset or DEFAULT_PRESET, ATARI)
+        return ATARI[preset or DEFAULT_PRESET]
+    if preset is not None:
         raise ValueError(f"preset must be left out unless env is an Atari game such as atari:venture, got {preset!r}")
-    check_choice("preset", preset or DEFAULT_PRESET, ATARI)
-    return ATARI[preset or DEFAULT_PRESET]
+    return CONTROL
 
 
 def external_environment(
@@ -127,34 +120,13 @@ def prepare(
     origin, environment = external_environment(env, env_settings, preset)
     is_atari = origin.kind == "atari"
     protocol = check_protocol(preset, is_atari)
-    options = options_of(options, protocol["options"] if is_atari else CONTROL_OPTIONS)
-    own = CONTROL
-    if is_atari:
-        own = {name: atari_hyper(name, origin.settings["pixel_scale"], options.form) for name in ZOO}
-    spec = agent_spec(agent, hyper, options, own, schedule)
+    options = options_of(options, protocol["options"])
+    on_atari = lambda name: atari_hyper(name, origin.settings["pixel_scale"], options.form)
+    spec = agent_spec(agent, hyper, options, schedule, on_atari if is_atari else control_hyper)
     check_agent(spec, spaces_of(environment))
-    defaults: dict[str, Any] = {}
-    if is_atari:
-        defaults = {**protocol["config"]}
-        counts = {name: config.get(name, defaults[name]) for name in ("num_envs", "num_chains")}
-        for name, value in counts.items():
-            check_count(name, value)
-        defaults |= {"num_groups": most_groups(**counts)}
-    else:
-        num_steps = config.get("num_steps", CONTROL_CONFIG["num_steps"])
-        num_steps = check_count("num_steps", num_steps)
-        num_envs = config.get("num_envs", CONTROL_CONFIG["num_envs"])
-        num_envs = check_count("num_envs", num_envs)
-        own_config: Mapping[str, Any] = {} if callable(agent) else CONTROL_CONFIGS.get(agent, {})
-        if environment.is_one_hot and not callable(agent):
-            own_config = {**own_config, **ONE_HOT_CONFIGS.get(agent, {})}
-        defaults = {
-            **CONTROL_CONFIG,
-            **own_config,
-            "evaluation_period": max(num_envs, num_steps // NUM_EVALUATIONS),
-            "max_evaluation_steps": environment.time_limit or STEPS_WITHOUT_LIMIT,
-        }
-    whole = config_of(ExternalConfig, defaults, config)
+    base = protocol["config"]
+    own = _atari_config(base, config) if is_atari else _control_config(base, config, spec.name, environment)
+    whole = config_of(ExternalConfig, own, config)
     if whole.learning_starts >= whole.num_steps:
         if "learning_starts" in config:
             raise ValueError(
@@ -163,6 +135,29 @@ def prepare(
             )
         whole = replace(whole, learning_starts=whole.num_steps // 2)  # so that a short run also learns
     return Job(spec, origin, environment, seeds_of(seeds), whole)
+
+
+def _atari_config(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults with as many groups as the environments allow."""
+    counts = {name: check_count(name, given.get(name, defaults[name])) for name in ("num_envs", "num_chains")}
+    return {**defaults, "num_groups": most_groups(**counts)}
+
+
+def _control_config(
+    defaults: Mapping[str, Any], given: Mapping[str, Any], agent: str, environment: ExternalEnvironment
+) -> dict[str, Any]:
+    """The defaults with the agent's own settings, and evaluations that suit the budget and the time limit."""
+    num_steps, num_envs = (check_count(name, given.get(name, defaults[name])) for name in ("num_steps", "num_envs"))
+    recipe = ZOO.get(agent)  # your own agent has none
+    own = recipe.control_config if recipe else {}
+    one_hot = recipe.one_hot_config if recipe and environment.is_one_hot else {}
+    return {
+        **defaults,
+        **own,
+        **one_hot,
+        "evaluation_period": max(num_envs, num_steps // NUM_EVALUATIONS),
+        "max_evaluation_steps": environment.time_limit or defaults["max_evaluation_steps"],
+    }
 
 
 def train_external(

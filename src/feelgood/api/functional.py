@@ -12,12 +12,12 @@ import pandas as pd
 
 from feelgood.agents import ZOO
 from feelgood.api.agent_spec import AgentSpec, check_agent, config_of, label_of
-from feelgood.api.defaults import NUM_EVALUATIONS
 from feelgood.api.result import Result
 from feelgood.checks import check_count
 from feelgood.envs import Environment
 from feelgood.envs.conversion import functional_as_external
 from feelgood.envs.rules import random_return
+from feelgood.protocols import NUM_EVALUATIONS
 from feelgood.runs.identity import identity
 from feelgood.training.batch import Curves, run_batch
 from feelgood.training.functional import FunctionalConfig, Record, functional_spaces, trainer

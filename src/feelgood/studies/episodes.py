@@ -28,7 +28,7 @@ class ChosenAgent:
         from feelgood.api.agent_spec import agent_spec, options_of
 
         options = options_of(read_options(self.options), {})
-        return agent_spec(self.name, read_numbers("hyper", self.hyper), options, {}, agents.anneal)
+        return agent_spec(self.name, read_numbers("hyper", self.hyper), options, agents.anneal)
 
     def training(self, most_steps: int, period: int):
         """The config of its training, with room for `most_steps`, in chunks of `period` steps or little more."""

@@ -24,6 +24,7 @@ from feelgood.agents import (
     restless,
     without_step_cost,
 )
+from feelgood.networks.models import cosine
 from feelgood.training import run_batch, trainer
 from feelgood.training.config import FunctionalConfig
 
@@ -60,6 +61,13 @@ def test_a_random_prior_has_unit_variance_and_independent_values_on_one_hot_inpu
     plain = lambda key: networks.mlp(key, 2500, (50, 50), 1)(networks.OneHot(jnp.arange(2)))[:, 0]
     alike = np.asarray(jax.jit(jax.vmap(plain))(jax.random.split(jax.random.key(0), 50)))
     assert np.corrcoef(alike.T)[0, 1] > 0.9  # the problem that it solves
+
+
+def test_the_cosine_is_that_of_float64_up_to_the_rounding_of_its_angle():
+    angles = np.concatenate([np.linspace(-300, 300, 100_001), np.pi * np.arange(-8, 8.5, 0.5), [0.0, -0.0, 1e-8]])
+    angles = angles.astype(np.float32)
+    error = np.abs(np.asarray(cosine(jnp.asarray(angles)), np.float64) - np.cos(angles.astype(np.float64)))
+    assert (error < 2e-7 * (1 + np.abs(angles))).all()
 
 
 def test_a_fourier_prior_has_the_covariance_of_its_gaussian_process():

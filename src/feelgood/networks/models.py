@@ -29,6 +29,19 @@ def _flat(observation: Observation, observation_shape: tuple[int, ...]) -> Array
     return jnp.asarray(observation, jnp.float32).reshape(*leading, math.prod(observation_shape))
 
 
+def cosine(angle: Array) -> Array:
+    """cos(angle) within float32's precision of the angle; on a CPU XLA's own takes ten times as long.
+
+    It is the Taylor series of sin(y) to y¹¹, where y in [−π/2, π/2] has cos(angle) = sin(y).
+    """
+    turns = angle * (1 / (2 * math.pi))
+    y = 2 * math.pi * (0.25 - jnp.abs(turns - jnp.round(turns)))
+    series: Any = 1.0
+    for n in (110, 72, 42, 20, 6):  # 10·11, 8·9, …, 2·3
+        series = 1 - y**2 / n * series
+    return y * series
+
+
 class MLP(eqx.Module):
     """Layers with ReLU between them, on the observation flattened and cast to float32.
 
@@ -152,7 +165,7 @@ class ImplicitQuantiles(eqx.Module):
         else:
             fractions = jax.random.uniform(key_fractions, shape)
         waves = jnp.arange(self.embedding.weight.shape[0]) * jnp.pi
-        cosines = jnp.cos(fractions[..., None] * jnp.broadcast_to(waves, (*shape, waves.size)))
+        cosines = cosine(fractions[..., None] * jnp.broadcast_to(waves, (*shape, waves.size)))
         merged = features[..., None, :] * jax.nn.relu(self.embedding(cosines))
         return Quantiles(jnp.swapaxes(self.head(merged, key=key_head), -1, -2), fractions)
 
@@ -210,7 +223,7 @@ class Fourier(eqx.Module):
 
     def __call__(self, observation: Observation, key: PRNGKey | None = None) -> Array:
         del key
-        return jnp.cos(self.angles(_flat(observation, self.observation_shape))) @ self.amplitudes
+        return cosine(self.angles(_flat(observation, self.observation_shape))) @ self.amplitudes
 
 
 class Scaled(eqx.Module):

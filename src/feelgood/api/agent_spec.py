@@ -57,7 +57,7 @@ class AgentSpec(NamedTuple):
 
 def agent_spec(
     agent: str | MakeAgent,
-    hyper: Mapping[str, float] | None,
+    hyper: Mapping[str, Any] | None,
     options: Options,
     schedule: Callable[[Any, Scalar], Any],
     defaults: Callable[[str], Mapping[str, float]] = lambda name: ZOO[name].hyper,

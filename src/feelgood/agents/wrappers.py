@@ -89,6 +89,31 @@ def restless(agent: Agent, num_actions: int, patience: int = 1000) -> Agent:
     return agent._replace(init=init, explore=explore, update=update)
 
 
+def _learns_from(
+    agent: Agent,
+    changed: Callable[[AgentState, Any], tuple[AgentState, Any]],
+    in_returns: Callable[[AgentState, Array], Array],
+) -> Agent:
+    """The agent that learns from changed minibatches; `in_returns` takes its values back to the unit of the returns."""
+
+    def update(key, state, batch, num_data, next_values):
+        return agent.update(key, *changed(state, batch), num_data, next_values)
+
+    def priorities(key, state, batch, next_values):
+        assert agent.priorities is not None
+        return agent.priorities(key, *changed(state, batch), next_values)
+
+    def values(key, state, observation):
+        assert agent.values is not None
+        return in_returns(state, agent.values(key, state, observation))
+
+    return agent._replace(
+        update=update,
+        priorities=None if agent.priorities is None else priorities,
+        values=None if agent.values is None else values,
+    )
+
+
 def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
     """Divides returns by the least number ≥ 1 that keeps them within [−`largest_loss`, 1] and their medians ≥ −1.
 
@@ -119,24 +144,7 @@ def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
         scale = jnp.maximum(state.reward_scale, jnp.maximum(largest, usual_loss))
         return state._replace(reward_scale=scale), batch._replace(return_=batch.return_ / scale)
 
-    def update(key, state, batch, num_data, next_values):
-        state, batch = scaled(state, batch)
-        return agent.update(key, state, batch, num_data, next_values)
-
-    def priorities(key, state, batch, next_values):
-        assert agent.priorities is not None
-        return agent.priorities(key, *scaled(state, batch), next_values)
-
-    def values(key, state, observation):
-        assert agent.values is not None
-        return state.reward_scale * agent.values(key, state, observation)
-
-    return agent._replace(
-        init=init,
-        update=update,
-        priorities=None if agent.priorities is None else priorities,
-        values=None if agent.values is None else values,
-    )
+    return _learns_from(agent, scaled, lambda state, values: state.reward_scale * values)._replace(init=init)
 
 
 def without_step_cost(agent: Agent) -> Agent:
@@ -179,25 +187,10 @@ def without_step_cost(agent: Agent) -> Agent:
         return_ = jnp.where((cost > 0) & (jnp.abs(return_) < 1e-5), 0, return_)
         return state._replace(endless_cost=cost), batch._replace(return_=return_)
 
-    def update(key, state, batch, num_data, next_values):
-        state, batch = replaced(state, batch)
-        return agent.update(key, state, batch, num_data, next_values)
+    def in_returns(state: AgentState, values: Array) -> Array:
+        return jnp.where(state.endless_cost > 0, state.endless_cost * (values - 1), values)
 
-    def priorities(key, state, batch, next_values):
-        assert agent.priorities is not None
-        return agent.priorities(key, *replaced(state, batch), next_values)
-
-    def values(key, state, observation):
-        assert agent.values is not None
-        inside = agent.values(key, state, observation)
-        return jnp.where(state.endless_cost > 0, state.endless_cost * (inside - 1), inside)
-
-    return agent._replace(
-        init=init,
-        update=update,
-        priorities=None if agent.priorities is None else priorities,
-        values=None if agent.values is None else values,
-    )
+    return _learns_from(agent, replaced, in_returns)._replace(init=init)
 
 
 def mixed_horizons(agent: Agent, powers: Array) -> Agent:

@@ -70,7 +70,7 @@ MAKERS = {
 }
 
 
-# With preconditioning the test above checks the exact law of one chain.
+# With preconditioning `test_the_law_of_a_round_of_lmc…` checks the exact law of one chain.
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("preconditioned", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_every_chain_ends_at_the_feel_good_posterior(name, preconditioned, optimised_jit):

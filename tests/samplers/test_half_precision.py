@@ -49,7 +49,7 @@ def ends(sampler, num_steps, dtype, seed, num_chains=NUM_CHAINS):
     return np.asarray(draws, np.float64)
 
 
-# The others are made of the same parts.
+# The others are built from the same parts; acceptance is tested below.
 FAST = ("langevin", "underdamped", "adaptive_underdamped", "hmc")
 
 

@@ -12,6 +12,7 @@ from feelgood.networks import (
     OneHot,
     categorical,
     ensemble,
+    fourier_prior,
     he_weights,
     implicit_quantiles,
     mlp,
@@ -223,6 +224,14 @@ def test_an_ensemble_stacks_the_members_that_its_keys_would_make_alone():
     for i, key in enumerate(jax.random.split(KEY, 4)):
         np.testing.assert_allclose(np.asarray(model(x))[:, i], alone(key), rtol=1e-5, atol=1e-6)
     assert len(np.unique(model(x[1]))) == 8
+
+
+def test_members_are_the_same_bit_for_bit_as_by_a_vectorised_map():
+    make = lambda key: with_prior(mlp(key, 3, [8], 2), fourier_prior(key, 3, 16, 2, length_scale=1.0), 0.3)
+    split = jax.random.split(KEY, 4)
+    expected = jax.jit(lambda: eqx.filter(eqx.filter_vmap(make)(split), eqx.is_array))()
+    found = jax.jit(lambda: eqx.filter(ensemble(KEY, make, 4).members, eqx.is_array))()
+    assert jax.tree.all(jax.tree.map(np.array_equal, found, expected))
 
 
 def test_members_of_a_noisy_ensemble_draw_their_own_noise():

@@ -255,6 +255,18 @@ def test_wrong_names_are_refused_with_the_nearest_match():
         make_agent("ulmcdqn", SPACES, {"stepsize": 1.0})
 
 
+@pytest.mark.parametrize("name", ZOO)
+def test_updates_leave_the_types_of_the_state_as_they_begin(name):
+    agent, batch, key = make_agent(name, SPACES, options=SMALL), fixed_batch((3,), jnp.float32), jax.random.key(0)
+
+    def later(key, state):
+        return agent.sync(agent.update(key, state, batch, 100, agent.look_ahead(key, state, batch))[0])
+
+    types = lambda tree: [(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in jax.tree.leaves(tree)]
+    state = jax.eval_shape(agent.init, key)
+    assert types(jax.eval_shape(later, key, state)) == types(state)
+
+
 def fixed_batch(shape, dtype, batch_size=8):
     rng = np.random.default_rng(0)
     images = [jnp.asarray(rng.integers(5, size=(batch_size, *shape)), dtype) for _ in range(3)]

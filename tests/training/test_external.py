@@ -733,6 +733,15 @@ def test_settings_that_make_no_sense_are_refused(change, named):
 def test_acting_and_learning_are_compiled_once_and_before_the_first_step():
     seen, compiled = [], []
 
+    def weakly_typed(spaces, hyper):
+        agent = make_agent(spaces, hyper)
+
+        def update(key, state, *rest):
+            state, info = agent.update(key, state, *rest)
+            return state._replace(reward_scale=state.reward_scale * jnp.ones(())), info
+
+        return agent._replace(init=lambda key: agent.init(key)._replace(reward_scale=jnp.full((), 1.0)), update=update)
+
     class Watched(Telling):
         def step(self, action):
             seen.append(list(compiled))
@@ -748,7 +757,7 @@ def test_acting_and_learning_are_compiled_once_and_before_the_first_step():
     config = dataclasses.replace(CONFIG, num_steps=80, batch_size=5)  # for which nothing is compiled yet
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
-        outcome = train(environment, make_agent, config, HYPER, seed=0)
+        outcome = train(environment, weakly_typed, config, HYPER, seed=0)
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
     assert np.isfinite(outcome.curve[-1].potential)

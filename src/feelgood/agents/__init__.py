@@ -1,6 +1,6 @@
 """Value-based agents: each a short composition of network, objective, sampler and exploration."""
 
-from feelgood.agents.base import Agent, AgentState, check_values, value_agent
+from feelgood.agents.base import Agent, AgentState, check_values, strongly_typed, value_agent
 from feelgood.agents.exploration import (
     Exploration,
     epsilon_greedy,
@@ -48,6 +48,7 @@ __all__ = [
     "one_member_an_episode",
     "own_reward_noise",
     "restless",
+    "strongly_typed",
     "value_agent",
     "visit_rates",
     "without_step_cost",

@@ -106,6 +106,25 @@ def check_values(agent: Agent, observation: Any, num_actions: int) -> None:
         )
 
 
+def strongly_typed(tree: Any) -> Any:
+    """The same arrays without JAX's weak types.
+
+    An update returns strong types. If the initial state had weak ones, each function of it would be compiled twice.
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> weak = jnp.full((), 0.5)
+      >>> weak.weak_type, strongly_typed(weak).weak_type
+      (True, False)
+    """
+
+    def strong(leaf: Any) -> Array:
+        array = jnp.asarray(leaf)
+        return jax.lax.convert_element_type(array, array.dtype) if array.weak_type else array
+
+    return jax.tree.map(strong, tree)
+
+
 def value_agent(
     network: Network,
     objective: Objective,

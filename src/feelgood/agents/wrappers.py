@@ -173,7 +173,7 @@ def without_step_cost(agent: Agent) -> Agent:
     """
 
     def init(key: PRNGKey) -> AgentState:
-        return agent.init(key)._replace(endless_cost=jnp.full((), -1.0))
+        return agent.init(key)._replace(endless_cost=-jnp.ones(()))
 
     def replaced(state: AgentState, batch: Any) -> tuple[AgentState, Any]:
         usual = jnp.median(batch.return_)

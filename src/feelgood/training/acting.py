@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from feelgood.agents import Agent, AgentState, Spaces, check_values
+from feelgood.agents import Agent, AgentState, Spaces, check_values, strongly_typed
 from feelgood.envs.external import ExternalEnvironment
 from feelgood.typing import Array, PRNGKey, Scalar
 
@@ -65,7 +65,8 @@ def acting(
     def init(key: PRNGKey, hyper: Any) -> AgentState:
         agent = make_agent(spaces, schedule(hyper, 0.0))
         check_values(agent, jnp.zeros(environment.observation_shape, environment.frame_dtype), environment.num_actions)
-        return agent.init(key) if num_chains == 1 else jax.vmap(agent.init)(jax.random.split(key, num_chains))
+        state = agent.init(key) if num_chains == 1 else jax.vmap(agent.init)(jax.random.split(key, num_chains))
+        return strongly_typed(state)
 
     def begin(key: PRNGKey, num_lanes: int, hyper: Any) -> Array:
         return jax.vmap(make_agent(spaces, schedule(hyper, 0.0)).begin)(jax.random.split(key, num_lanes))

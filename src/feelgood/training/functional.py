@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from feelgood.agents import Agent, AgentState, Spaces, check_values, constant, one_chain_an_episode
+from feelgood.agents import Agent, AgentState, Spaces, check_values, constant, one_chain_an_episode, strongly_typed
 from feelgood.envs import Environment, Step, check_environment
 from feelgood.envs.base import observation_bound
 from feelgood.replay import Replay, ReplayState, Transition, replay
@@ -140,7 +140,9 @@ def trainer(
         data = storage.replay_of(agent).init()
         totals = () if tally is None else tally.init
         agent = acting(agent)
-        return RunState(key_run, agent.init(key_init), _begin(key_begin, environment, agent), data, totals)
+        return RunState(
+            key_run, strongly_typed(agent.init(key_init)), _begin(key_begin, environment, agent), data, totals
+        )
 
     def evaluate(key: PRNGKey, run: RunState, hyper: Any) -> Array:
         agent = acting(make_agent(spaces, hyper))

@@ -8,6 +8,7 @@ evaluations; on DeepSea also the runs that solve it by bsuite's rule, checked ev
 of episodes. Best on a GPU.
 
     python benchmarks/ablation.py --problems deep_sea-40 grid-8 --changes default members=10 prior_scale=0.1
+    python benchmarks/ablation.py --problems acrobot --changes default step_size_end=0
     python benchmarks/ablation.py --agent ulmcdqn --problems deep_sea-10 --changes default num_chains=10,matched_noise=1
 """
 
@@ -23,6 +24,7 @@ import numpy as np
 from feelgood import agents, envs
 from feelgood.envs import Environment, Spec, Step
 from feelgood.training import FunctionalConfig, Record, run_batch, trainer
+from feelgood.training.policy import zoo_agent
 
 FIRST_SEED = 1_000_000
 # Names of changes that are options of the agent or settings of the loop; others are hyper-parameters.
@@ -114,15 +116,15 @@ def run(name: str, change: str, seeds: np.ndarray, num_steps: int | None = None,
             options[option] = convert(value)
         elif what in SETTINGS:
             settings[what] = SETTINGS[what](value)
-        elif what in hyper:
+        elif what.removesuffix("_end") in hyper:
             hyper[what] = float(value)
         else:
             raise SystemExit(f"a change must be one of {[*OPTIONS, *SETTINGS, *hyper]}, got {what!r}")
     config = FunctionalConfig(num_steps=num_steps, evaluation_period=period, success_return=0.9, **settings)
-    make = lambda spaces, hyper: agents.make_agent(agent, spaces, hyper, agents.Options(**options))
+    make = zoo_agent(agent, agents.complete(agent, agents.Options(**options)))
     began = time.time()
     hyper = {each: jnp.full(len(seeds), value, jnp.float32) for each, value in hyper.items()}
-    record = run_batch(trainer(environment, make, config), config.num_chunks, seeds, hyper).record
+    record = run_batch(trainer(environment, make, config, agents.anneal), config.num_chunks, seeds, hyper).record
     row = {
         "agent": agent,
         "problem": name,
@@ -141,7 +143,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agent", choices=agents.ZOO, default="ensemble_dqn")
     parser.add_argument("--problems", nargs="+", default=["deep_sea-20", "grid-8", "nchain-25"])
-    parser.add_argument("--changes", nargs="+", default=["default"], help="as in members=10,prior_scale=0.1")
+    parser.add_argument("--changes", nargs="+", default=["default"], help="as in members=10,prior_scale=0.1,step_size_end=0")
     parser.add_argument("--num-seeds", type=int, default=6)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--num-steps", type=int, help="environment steps of a run; each problem's own if not given")

@@ -108,7 +108,8 @@ def run(name: str, change: str, seeds: np.ndarray, num_steps: int | None = None,
     recipe = agents.ZOO[agent]
     environment, default_steps, period = problem(name)
     num_steps = num_steps or default_steps
-    options, settings, hyper = {}, dict(recipe.config), dict(recipe.hyper)
+    options, hyper = {}, dict(recipe.hyper)
+    settings = recipe.functional_config(environment.spec.is_one_hot)
     for part in [] if change == "default" else change.split(","):
         what, _, value = part.partition("=")
         if what in OPTIONS:
@@ -143,7 +144,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agent", choices=agents.ZOO, default="ensemble_dqn")
     parser.add_argument("--problems", nargs="+", default=["deep_sea-20", "grid-8", "nchain-25"])
-    parser.add_argument("--changes", nargs="+", default=["default"], help="as in members=10,prior_scale=0.1,step_size_end=0")
+    parser.add_argument("--changes", nargs="+", default=["default"], help="as in members=10,prior_scale=0.1")
     parser.add_argument("--num-seeds", type=int, default=6)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--num-steps", type=int, help="environment steps of a run; each problem's own if not given")

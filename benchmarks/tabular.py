@@ -18,6 +18,7 @@ from feelgood.agents.exploration import one_draw_an_episode
 from feelgood.envs.deep_sea import deep_sea_mapping
 
 AGENT = agents.ZOO["ensemble_dqn"]
+CONFIG = AGENT.functional_config(is_one_hot=True)
 NUM_MEMBERS, NUM_RECENT, DISCOUNT, PERIOD = 20, 1_000, 0.99, 50
 
 
@@ -39,8 +40,8 @@ def learn(values, target, priors, visits, batch, discounts, rates):
 
 def make_episode(options):
     """`(state, key) -> (state, whether the treasure was found)`, one episode with an update after each step."""
-    n, capacity = options.size, AGENT.config["capacity"]
-    batch_size, period = AGENT.config["batch_size"], AGENT.config["target_update_period"]
+    n, capacity = options.size, CONFIG["capacity"]
+    batch_size, period = CONFIG["batch_size"], CONFIG["target_update_period"]
     right = jnp.asarray(deep_sea_mapping(n, 42))
     exploration = one_draw_an_episode(NUM_MEMBERS, AGENT.hyper["dither"])
     powers = AGENT.hyper["horizon_spread"] ** (1 - jnp.arange(NUM_MEMBERS) / (NUM_MEMBERS - 1))
@@ -84,7 +85,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     key_prior, key = jax.random.split(jax.random.key(options.seed))
-    shape, capacity = (NUM_MEMBERS, options.size**2, 2), AGENT.config["capacity"]
+    shape, capacity = (NUM_MEMBERS, options.size**2, 2), CONFIG["capacity"]
     integers = jnp.zeros(capacity, jnp.int32)
     ring = integers, integers, jnp.zeros(capacity), integers, jnp.zeros(capacity, bool)
     priors = AGENT.hyper["prior_scale"] * jax.random.normal(key_prior, shape)

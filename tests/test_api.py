@@ -407,7 +407,7 @@ def test_a_folder_is_refused_after_a_change_of_the_schedule_or_of_a_part_of_your
 )
 def test_a_run_inside_xla_has_about_25_evaluations_if_the_usual_period_does_not_divide_it(settings, period):
     spec = agent_spec("dqn", None, Options(), anneal)
-    assert functional_config(spec, settings).evaluation_period == period
+    assert functional_config(spec, settings, is_one_hot=False).evaluation_period == period
 
 
 def test_a_budget_that_blocks_of_steps_do_not_divide_is_refused():
@@ -458,15 +458,13 @@ def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
     said = api.prepare("dqn", "CartPole-v1", hyper={"step_size": 0.5}, config={"num_steps": 100, "n_step": 5})
     assert (control.config.learning_starts, said.config.learning_starts) == (1000, 50)
     assert said.spec.hyper == {**control.spec.hyper, "step_size": 0.5}
-    sizes = [api.prepare("ensemble_dqn", name).config.batch_size for name in ("CartPole-v1", "Taxi-v4")]
-    assert sizes == [64, 128]  # tables need larger minibatches
     assert (said.config.n_step, said.config.evaluation_period) == (5, 8)  # a step of all eight at least
     pytest.importorskip("ale_py")
     game = api.prepare("dqn", "atari:freeway", env_settings={"sticky": 0.25})
     assert game.spec.hyper == {**ZOO["dqn"].hyper, **ZOO["dqn"].atari}
     assert (game.origin.kind, game.origin.name, game.environment.stack) == ("atari", "freeway", 4)
     assert (game.config.num_envs, game.config.num_groups) == (300, 3)
-    assert game.spec.options == Options(double=True, init="unbiased", form="bounded", prioritized=True)
+    assert game.spec.options == Options((32, 32), double=True, init="unbiased", form="bounded", prioritized=True)
     kept = {"sticky": 0.25, "life_loss": True, "pixel_scale": 1 / 255}
     assert game.origin.settings == kept  # with a saved policy
     np.testing.assert_allclose(game.environment.decode(np.array([0, 255], np.uint8)), [0, 1], rtol=1e-6)
@@ -477,15 +475,26 @@ def test_control_tasks_games_and_the_chain_have_defaults_of_their_own():
         assert api.prepare("dqn", "atari:freeway", config=config).config.num_groups == num_groups
 
 
+def test_the_recommended_agent_has_one_setting_inside_and_outside_xla():
+    spec = agent_spec("ensemble_dqn", None, Options(), anneal)
+    for name, is_one_hot in (("CartPole-v1", False), ("Taxi-v4", True)):
+        inside, outside = functional_config(spec, {}, is_one_hot), api.prepare("ensemble_dqn", name)
+        assert outside.spec.hyper == spec.hyper
+        assert (outside.spec.options.hidden, outside.spec.options.num_members) == (spec.options.hidden, 20)
+        shared = ("batch_size", "replay_ratio", "target_update_period", "capacity", "discount", "n_step")
+        assert [getattr(inside, each) for each in shared] == [getattr(outside.config, each) for each in shared]
+        assert inside.batch_size == (128 if is_one_hot else 64)  # tables need larger minibatches
+
+
 def test_options_that_are_given_leave_the_others_unchanged():
     named = api.prepare("dqn", "CartPole-v1", options={"double": True, "hidden": [5]}).spec.options
     assert named == Options(**{**CONTROL["options"], "double": True, "hidden": (5,)})
-    assert api.prepare("dqn", "CartPole-v1", options=Options()).spec.options == Options()
+    assert api.prepare("dqn", "CartPole-v1", options=Options()).spec.options == Options(hidden=(32, 32))
     with pytest.raises(ValueError, match=r"option must be one of .*, got 'duoble'; did you mean 'double'\?"):
         api.prepare("dqn", "CartPole-v1", options={"duoble": True})
     pytest.importorskip("ale_py")
     game = api.prepare("fg_ulmcdqn", "atari:freeway", options={"form": "corrected"}).spec
-    assert game.options == Options(**{**ATARI["prioritized"]["options"], "form": "corrected"})
+    assert game.options == Options((32, 32), **{**ATARI["prioritized"]["options"], "form": "corrected"})
     assert game.hyper == atari_hyper("fg_ulmcdqn", 1 / 255, "corrected")
 
 

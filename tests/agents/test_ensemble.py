@@ -529,5 +529,6 @@ def test_records_of_a_run_hold_the_number_of_members(name, num_members):
     assert values.shape == (num_members, 4)
 
 
-def test_an_agent_without_members_keeps_its_options():
-    assert complete("dqn", Options()) == Options()
+def test_an_agent_without_members_has_its_widths_alone():
+    assert complete("dqn", Options()) == Options(hidden=(32, 32))
+    assert complete("dqn", Options(hidden=(5,))) == Options(hidden=(5,))

@@ -54,12 +54,12 @@ def plain_model(
     """`key -> model` from observations to `num_outputs` numbers, of plain or of noisy dense layers."""
     if is_nature(spaces, options):
         return lambda key: networks.nature_cnn(key, spaces.observation_shape, num_outputs, dense=dense)
-    return lambda key: dense(key, spaces.observation_shape, options.hidden, num_outputs)
+    return lambda key: dense(key, spaces.observation_shape, options.widths, num_outputs)
 
 
 def _quantile_model(spaces: Spaces, options: Options, dense: Callable[..., Any]) -> Callable[[PRNGKey], Any]:
     """An IQN: fractions enter after the convolutions, or before the last of several hidden layers."""
-    last = max(len(options.hidden) - 1, 1)
+    last = max(len(options.widths) - 1, 1)
     shape = spaces.observation_shape
 
     def make(key: PRNGKey) -> Any:
@@ -69,8 +69,8 @@ def _quantile_model(spaces: Spaces, options: Options, dense: Callable[..., Any])
         if is_nature(spaces, options):
             trunk, hidden = networks.nature_convolutions(key_trunk, shape), (512,)
         else:
-            trunk = networks.mlp_features(key_trunk, shape, options.hidden[:last], dense=dense)
-            hidden = options.hidden[last:]
+            trunk = networks.mlp_features(key_trunk, shape, options.widths[:last], dense=dense)
+            hidden = options.widths[last:]
         head = lambda num_features: dense(key_head, num_features, hidden, spaces.num_actions)
         return networks.implicit_quantiles(key_embedding, trunk, head, num_fractions=_NUM_LEARNING_FRACTIONS)
 

@@ -16,7 +16,7 @@ class Options:
     """Compile-time options of an agent.
 
     Attributes:
-      hidden: widths of the hidden layers of an MLP.
+      hidden: widths of the hidden layers of an MLP; if None, (64, 64) for ensemble_dqn and (32, 32) for the others.
       double: whether the online network picks the action that the target network values.
       form: form of the adaptive samplers. "released": noise in the parameters, α₂ = 0.999, √v + ε, as in the authors'
         code. "paper": noise in the momentum, α₂ = 0.99, √(v + ε), as in the paper's equation. "corrected": the released
@@ -44,7 +44,7 @@ class Options:
         larger gradients; see `feelgood.objectives.potential`.
     """
 
-    hidden: Sequence[int] = (32, 32)
+    hidden: Sequence[int] | None = None
     double: bool = False
     form: Form = "released"
     matched_noise: bool = False
@@ -64,9 +64,11 @@ class Options:
         check_choice("network", self.network, NETWORKS)
         check_choice("critic", self.critic, CRITICS)
         check_choice("reduction", self.reduction, REDUCTIONS)
-        check_kind("hidden", self.hidden, (tuple, list), "widths of layers")
-        for width in self.hidden:
-            check_count("hidden", width, maximum=1_000_000)
+        if self.hidden is not None:
+            check_kind("hidden", self.hidden, (tuple, list), "widths of layers")
+            for width in self.hidden:
+                check_count("hidden", width, maximum=1_000_000)
+            object.__setattr__(self, "hidden", tuple(int(width) for width in self.hidden))
         if self.num_members is not None:
             check_count("num_members", self.num_members)
             object.__setattr__(self, "num_members", int(self.num_members))
@@ -75,7 +77,18 @@ class Options:
         for name in ("double", "matched_noise", "prioritized", "noisy_evaluation"):
             check_kind(name, getattr(self, name), bool, "True or False")
         object.__setattr__(self, "num_atoms", int(self.num_atoms))
-        object.__setattr__(self, "hidden", tuple(int(width) for width in self.hidden))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """`hidden`, once it is known; see `feelgood.agents.complete`."""
+        assert self.hidden is not None
+        return tuple(self.hidden)
+
+    @property
+    def members(self) -> int:
+        """`num_members`, once it is known; see `feelgood.agents.complete`."""
+        assert self.num_members is not None
+        return self.num_members
 
 
 class Spaces(NamedTuple):

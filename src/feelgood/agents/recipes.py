@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from feelgood.agents import zoo
 from feelgood.agents.base import Agent
@@ -17,22 +18,28 @@ class Recipe:
     Attributes:
       make: `(spaces, hyper, options) -> Agent`.
       hyper: its hyper-parameters with their defaults in functional environments.
+      options: its own values of the options that are None by default.
       config: overrides of the defaults of `feelgood.training.config.FunctionalConfig`.
       control: overrides of `hyper` in Gymnasium environments. Names in `_end` are final values; see `anneal`.
       control_config: overrides of the settings in `feelgood.protocols.CONTROL`.
-      one_hot_config: further overrides if observations are one-hot.
+      one_hot_config: further overrides of both if observations are one-hot.
       atari: overrides of `hyper` on Atari with pixels in [0, 1].
       raw: further overrides with pixels in [0, 255]; see `atari_hyper`.
     """
 
     make: Callable[[Spaces, Hyper, Options], Agent]
     hyper: Mapping[str, float] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=lambda: {"hidden": (32, 32)})
     config: Mapping[str, float | int] = field(default_factory=lambda: {"replay_ratio": 1.0})
     control: Mapping[str, float] = field(default_factory=dict)
     control_config: Mapping[str, float | int] = field(default_factory=dict)
     one_hot_config: Mapping[str, float | int] = field(default_factory=dict)
     atari: Mapping[str, float] = field(default_factory=dict)
     raw: Mapping[str, float] = field(default_factory=dict)
+
+    def functional_config(self, is_one_hot: bool) -> dict[str, float | int]:
+        """`config`, and `one_hot_config` if observations are one-hot."""
+        return {**self.config, **(self.one_hot_config if is_one_hot else {})}
 
     @property
     def summary(self) -> str:
@@ -42,7 +49,7 @@ class Recipe:
 
 # J = 4 gradient steps per environment step in the paper's N-chain protocol, for the Langevin agents.
 _LANGEVIN_CONFIG = {"replay_ratio": 4.0}
-_ENSEMBLE_CONFIG = {"replay_ratio": 1.0, "batch_size": 128, "target_update_period": 8, "capacity": 100_000}
+_ENSEMBLE_CONFIG = {"replay_ratio": 1.0, "batch_size": 64, "target_update_period": 8, "capacity": 100_000}
 _ADAM = {"adam_epsilon": 1e-8}
 _BIAS = {"bias_factor": 1.0, "bias_epsilon": 1e-8}
 _EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.01, "epsilon_fraction": 0.1}
@@ -168,6 +175,7 @@ ZOO: dict[str, Recipe] = {
     "bootstrapped_dqn": Recipe(
         zoo.bootstrapped_dqn,
         {"step_size": 1e-4, **_ADAM, **_EPSILON, "prior_scale": 1.0},
+        options={"hidden": (32, 32), "num_members": 10},
         control={**_ADAM_CONTROL, **_EPSILON_CONTROL},
         atari={**_ADAM_ATARI, **_EPSILON_ATARI},
     ),
@@ -176,6 +184,7 @@ ZOO: dict[str, Recipe] = {
         zoo.ensemble_dqn,
         {
             "step_size": 1e-3,
+            "step_size_end": 0.0,
             **_ADAM,
             "prior_scale": 0.3,
             "table_rate": 0.3,
@@ -186,12 +195,11 @@ ZOO: dict[str, Recipe] = {
             "perturbation": 0.0,
             "feel_good_weight": 0.0,
         },
+        options={"hidden": (64, 64), "num_members": 20},
         config=_ENSEMBLE_CONFIG,
-        control={"step_size_end": 0.0},
-        # Minibatches half as large, since networks are twice as wide there; but tables need large ones.
-        control_config={**_ENSEMBLE_CONFIG, "batch_size": 64, "learning_starts": 200},
-        one_hot_config={"batch_size": 128},
-        atari={**_ADAM_ATARI, "feel_good_weight": 1e-4},
+        control_config={**_ENSEMBLE_CONFIG, "learning_starts": 200},
+        one_hot_config={"batch_size": 128},  # tables need large minibatches
+        atari={**_ADAM_ATARI, "step_size_end": _ADAM_ATARI["step_size"], "feel_good_weight": 1e-4},
     ),
 }
 
@@ -228,14 +236,14 @@ def atari_hyper(name: str, pixel_scale: float, form: str = "released") -> dict[s
 
 
 def complete(name: str, options: Options) -> Options:
-    """The options with the agent's default number of members if none is given, for records of runs.
+    """The options with the agent's own value of each that is None.
 
     Examples:
       >>> complete("ensemble_dqn", Options()).num_members, complete("ensemble_dqn", Options(num_members=3)).num_members
       (20, 3)
     """
-    own = zoo.MEMBERS.get(name)
-    return options if own is None or options.num_members is not None else replace(options, num_members=own)
+    own = {option: value for option, value in ZOO[name].options.items() if getattr(options, option) is None}
+    return replace(options, **own)
 
 
 def make_agent(name: str, spaces: Spaces, hyper: Hyper | None = None, options: Options | None = None) -> Agent:
@@ -253,4 +261,4 @@ def make_agent(name: str, spaces: Spaces, hyper: Hyper | None = None, options: O
     for given in hyper or {}:
         check_choice(f"hyper-parameter of {name}", given, recipe.hyper)
     check_hyper(hyper or {})
-    return recipe.make(spaces, {**recipe.hyper, **(hyper or {})}, options or Options())
+    return recipe.make(spaces, {**recipe.hyper, **(hyper or {})}, complete(name, options or Options()))

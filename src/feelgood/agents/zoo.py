@@ -54,9 +54,6 @@ from feelgood.choices import Critic
 from feelgood.objectives import feel_good
 from feelgood.typing import PRNGKey, Scalar
 
-MEMBERS = {"ensemble_dqn": 20, "bootstrapped_dqn": 10}
-"""Number of members of each ensemble, if the options give none."""
-
 # With few cells nearly every minibatch holds all one-hot observations, and networks learn them fast enough. Members are
 # tables from the first number on; networks, if the options choose them, have smaller first layers from the second on.
 _TABLE_CELLS, _MANY_CELLS = 32, 100
@@ -248,7 +245,7 @@ def _ensemble(
 def bootstrapped_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     """Ensemble with random priors, one active member an episode (Osband et al., 2016, 2018)."""
     plain = plain_model(spaces, options, networks.mlp, spaces.num_actions)
-    num_members = options.num_members or MEMBERS["bootstrapped_dqn"]
+    num_members = options.members
     network = _ensemble("bootstrapped_dqn", spaces, options, num_members, hyper["prior_scale"], plain, plain)
     # Each member has its own TD error, and their squares add up.
     double = options.double
@@ -266,8 +263,8 @@ def _prior(spaces: Spaces, options: Options) -> Callable[[PRNGKey], Any]:
     shape, num_actions = spaces.observation_shape, spaces.num_actions
     num_inputs = math.prod(shape)
     if spaces.is_one_hot or num_inputs > _MOST_COORDINATES:
-        return lambda key: networks.random_prior(key, shape, options.hidden, num_actions)
-    return lambda key: networks.fourier_prior(key, shape, options.hidden[-1], num_actions, math.sqrt(num_inputs / 8))
+        return lambda key: networks.random_prior(key, shape, options.widths, num_actions)
+    return lambda key: networks.fourier_prior(key, shape, options.widths[-1], num_actions, math.sqrt(num_inputs / 8))
 
 
 def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
@@ -297,7 +294,7 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     A `feel_good_weight` λ above 0 adds optimism about the start; it acts like a reward for staying there that grows
     with the length of an episode, so the default is 0.
     """
-    num_members = options.num_members or MEMBERS["ensemble_dqn"]
+    num_members = options.members
     shape, num_actions = spaces.observation_shape, spaces.num_actions
     num_cells = math.prod(shape) if spaces.is_one_hot else 0
     is_table = num_cells >= _TABLE_CELLS and options.network == "auto"
@@ -308,7 +305,7 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
         prior = lambda key: networks.table(shape, num_actions, key)
     else:
         input_scale = hyper["one_hot_scale"] if num_cells >= _MANY_CELLS else 1.0
-        member = lambda key: networks.normalized_mlp(key, shape, options.hidden, num_actions, input_scale=input_scale)
+        member = lambda key: networks.normalized_mlp(key, shape, options.widths, num_actions, input_scale=input_scale)
         prior = _prior(spaces, options)
     network = _ensemble(
         "ensemble_dqn", spaces, options, num_members, hyper["prior_scale"], member, prior, is_scaled=True

@@ -119,7 +119,7 @@ def train(
         if env_settings:
             raise ValueError(f"env_settings must be empty unless env is a name, got {dict(env_settings)!r}")
         spec = agent_spec(agent, hyper, options_of(options, {}), schedule)
-        whole = functional_config(spec, config)
+        whole = functional_config(spec, config, env.spec.is_one_hot)
         name, budget = f"{env.spec.name} {spec.name}", whole.num_steps
         settings = settings_of(spec, env.spec.name, whole, own=env)
         work = lambda report, tick, say: train_functional(spec, env, numbers, whole, kept, report, say)

@@ -24,12 +24,12 @@ from feelgood.training.functional import FunctionalConfig, Record, functional_sp
 from feelgood.training.policy import Origin
 
 
-def functional_config(spec: AgentSpec, given: Mapping[str, Any]) -> FunctionalConfig:
-    """The settings of a run: those given, and the defaults of the agent.
+def functional_config(spec: AgentSpec, given: Mapping[str, Any], is_one_hot: bool) -> FunctionalConfig:
+    """The settings of a run: those given, and the defaults of the agent, which may depend on the observations.
 
     If no evaluation period is given and the default one does not divide the budget, there are about 25 evaluations.
     """
-    defaults = dict(ZOO[spec.name].config) if spec.name in ZOO else {"replay_ratio": 1.0}
+    defaults = ZOO[spec.name].functional_config(is_one_hot) if spec.name in ZOO else {"replay_ratio": 1.0}
     num_steps = check_count("num_steps", given.get("num_steps", FunctionalConfig.num_steps))
     frequency = check_count("train_frequency", given.get("train_frequency", FunctionalConfig.train_frequency))
     if "evaluation_period" not in given and num_steps % FunctionalConfig.evaluation_period:

@@ -98,9 +98,9 @@ def _settings(cell: Cell):
     from feelgood import agents
     from feelgood.training.config import FunctionalConfig
 
-    recipe = agents.ZOO[cell.agent]
+    recipe, environment = agents.ZOO[cell.agent], environment_by_name(cell.environment)
     success = {"nchain": OPTIMUM, "deep_sea": 0.99}.get(cell.environment.partition("-")[0], math.inf) - 1e-3
-    settings: dict[str, Any] = {**recipe.config}
+    settings: dict[str, Any] = recipe.functional_config(environment.spec.is_one_hot)
     config = FunctionalConfig(num_steps=cell.num_steps, success_return=success, **settings)
     return (
         [{**recipe.hyper, **point} for point in cell.points],

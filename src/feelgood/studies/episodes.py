@@ -30,7 +30,7 @@ class ChosenAgent:
         options = options_of(read_options(self.options), {})
         return agent_spec(self.name, read_numbers("hyper", self.hyper), options, agents.anneal)
 
-    def training(self, most_steps: int, period: int):
+    def training(self, most_steps: int, period: int, is_one_hot: bool):
         """The config of its training, with room for `most_steps`, in chunks of `period` steps or little more."""
         from feelgood.api.functional import functional_config
         from feelgood.training import FunctionalConfig
@@ -41,7 +41,7 @@ class ChosenAgent:
         chunks = {"num_steps": -(-most_steps // period) * period, "evaluation_period": period}
         if taken := {*given} & {*chunks, "num_evaluation_episodes"}:
             raise ValueError(f"config must not have {min(taken)!r}, which the study sets")
-        return functional_config(self.spec(), {**given, **chunks, "num_evaluation_episodes": 1})
+        return functional_config(self.spec(), {**given, **chunks, "num_evaluation_episodes": 1}, is_one_hot)
 
     def digest(self, config: Any, *facts: Any) -> str:
         """A hash of everything that runs of this agent depend on; `facts` are plain records."""
@@ -73,7 +73,7 @@ class EpisodeOptions(SeedOptions):
         names: Sequence[str] = vars(self)["agents"]
         check_agents(names)
         for name in names:
-            self.chosen(name).training(1000, 10)
+            self.chosen(name).training(1000, 10, is_one_hot=False)
 
 
 def run_tallied(

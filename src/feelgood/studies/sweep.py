@@ -103,6 +103,7 @@ def run(study: SweepStudy, report=print) -> list[Path]:
 def _check(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> None:
     """Raises errors before anything is written: unknown environments and invalid hyper-parameters."""
     from feelgood import agents
+    from feelgood.training.policy import zoo_agent
 
     options, known = agents.Options(**read_options(study.options)), agents.ZOO[study.agent].hyper
     if is_external(study.environment):
@@ -117,7 +118,7 @@ def _check(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> None:
         check_choice(f"grid of {study.agent}", name, known)
     for point in grid_points(grid):
         agents.check_hyper(point)
-        agents.ZOO[study.agent].make(spaces, {**known, **point}, options)
+        zoo_agent(study.agent, options)(spaces, {**known, **point})
 
 
 def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10) -> str:

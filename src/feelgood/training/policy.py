@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal
+from feelgood.agents import ZOO, Agent, AgentState, Options, Spaces, anneal, complete
 from feelgood.checks import check_choice, check_count, check_positive
 from feelgood.envs.external import ExternalEnvironment, atari, gym_environment
 from feelgood.envs.indices import one_hot_index
@@ -68,7 +68,8 @@ def make_environment(origin: Origin) -> ExternalEnvironment:
 def zoo_agent(name: str, options: Options) -> Callable[[Spaces, Any], Agent]:
     """`(spaces, hyper) -> Agent` of an agent of the zoo."""
     check_choice("agent", name, ZOO)
-    return lambda spaces, hyper: ZOO[name].make(spaces, hyper, options)
+    whole = complete(name, options)
+    return lambda spaces, hyper: ZOO[name].make(spaces, hyper, whole)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

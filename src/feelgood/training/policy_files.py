@@ -172,7 +172,8 @@ def load_policy(
     if about["format"] != _FORMAT:
         raise ValueError(f"policy {folder} has format {about['format']}, this version of feelgood reads {_FORMAT}")
     try:
-        options = Options(**{**about["options"], "hidden": tuple(about["options"]["hidden"])})
+        hidden = about["options"]["hidden"]
+        options = Options(**{**about["options"], "hidden": None if hidden is None else tuple(hidden)})
         origin = Origin(*(about["environment"][name] for name in Origin._fields))
         hyper = {name: float(value) for name, value in about["hyper"].items()}
         check_count("num_chains", about["num_chains"])

@@ -85,7 +85,7 @@ def test_settings_are_those_of_every_agent():
     agent = study.chosen("dqn")
     assert agent.spec().hyper == {**ZOO["dqn"].hyper, "step_size": 1e-3}
     assert agent.spec().options.double
-    config = agent.training(995, 10)
+    config = agent.training(995, 10, is_one_hot=False)
     assert (config.batch_size, config.num_steps, config.evaluation_period) == (7, 1000, 10)
     changed = [BsuiteStudy(hyper=study.hyper), BsuiteStudy(options=study.options), BsuiteStudy(config=study.config)]
     first = batches(study)[0]
@@ -95,7 +95,7 @@ def test_settings_are_those_of_every_agent():
 
 def test_chunks_hold_whole_blocks_of_updates():
     study = BsuiteStudy(options=("hidden=7,5",), config=("train_frequency=20", "replay_ratio=2"))
-    config = study.chosen("dqn").training(995, 30)
+    config = study.chosen("dqn").training(995, 30, is_one_hot=False)
     assert (config.train_frequency, config.num_steps, config.evaluation_period) == (20, 1000, 40)
     assert study.chosen("dqn").spec().options.hidden == (7, 5)
 

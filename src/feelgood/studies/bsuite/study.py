@@ -148,7 +148,7 @@ def _config(agent: ChosenAgent, batch: Batch):
     # Whole blocks of ten steps; at most 200 chunks, each no shorter than the episode that evaluates the agent after it.
     most_steps = batch.num_episodes * batch.max_steps
     period = 10 * -(-min(most_steps, max(100, batch.max_steps, most_steps // 200)) // 10)
-    return agent.training(most_steps, period)
+    return agent.training(most_steps, period, is_one_hot=is_sea(batch.experiment))
 
 
 def _run(agent: ChosenAgent, batch: Batch, progress: Any, checkpoint: Path | None):

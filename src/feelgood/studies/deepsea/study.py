@@ -139,7 +139,7 @@ def _digest(batch: Batch) -> str:
 
 
 def _config(batch: Batch):
-    return batch.agent.training(batch.num_episodes * batch.size, _CHUNK * batch.size)
+    return batch.agent.training(batch.num_episodes * batch.size, _CHUNK * batch.size, is_one_hot=True)
 
 
 def _run(batch: Batch, progress: Any, checkpoint: Path | None):

@@ -163,6 +163,31 @@ def test_terms_add_up():
         td() + 1.0
 
 
+def test_terms_under_a_condition_count_if_it_holds_and_are_not_computed_otherwise():
+    computed = []
+
+    def q(params, state, key):
+        jax.debug.callback(lambda: computed.append(True))
+        return params[state]
+
+    for objective in (feel_good(0.5), feel_good(0.5, per="posterior"), gaussian_prior(2.0)):
+        gradient = jax.jit(
+            lambda on, objective=objective: jax.grad(
+                potential(objective.only_if(on), q, lambda state, key: TARGET[state], BATCH, num_data=4)
+            )(ONLINE)
+        )
+        expected = jax.grad(
+            potential(objective, lambda w, state, key: w[state], lambda state, key: TARGET[state], BATCH, num_data=4)
+        )(ONLINE)
+        computed.clear()
+        np.testing.assert_array_equal(gradient(False), np.zeros_like(ONLINE))
+        jax.effects_barrier()
+        assert not computed
+        np.testing.assert_allclose(gradient(True), expected, rtol=1e-6)
+        both = jax.vmap(gradient)(jnp.array([False, True]))
+        np.testing.assert_allclose(both, [np.zeros_like(ONLINE), expected], rtol=1e-6)
+
+
 def test_the_full_data_sum_is_the_number_of_data_times_the_mean():
     objective = td() + feel_good(0.5) + gaussian_prior(2.0)
     assert value(objective, reduction="sum", num_data=50) == pytest.approx(50 * value(objective, num_data=50))

@@ -70,14 +70,19 @@ def _agent(
     *,
     feel_good_weight: Scalar | None = None,
     num_starts: int | None = None,
+    mostly_without: bool = False,
     average_decay: Scalar | None = None,
     is_random: bool = False,
     keyless_evaluation: bool = False,
 ) -> Agent:
-    """An agent with the TD objective; a weight adds the feel-good term at `num_starts` starts of each minibatch."""
+    """An agent with the TD objective; a weight adds the feel-good term at `num_starts` starts of each minibatch.
+
+    If the weight is 0 and the agent is `mostly_without`, the term costs nothing.
+    """
     objective = critic.td
     if feel_good_weight is not None:
-        objective += feel_good(feel_good_weight, values=critic.network.values, num_observations=num_starts)
+        term = feel_good(feel_good_weight, values=critic.network.values, num_observations=num_starts)
+        objective += term.only_if(jnp.asarray(feel_good_weight) > 0) if mostly_without else term
     return value_agent(
         critic.network,
         objective,
@@ -319,7 +324,8 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     # A large network evaluates a whole minibatch of starts together with the other observations.
     num_starts = None if network.is_large else 16
     weight = hyper["feel_good_weight"]
-    agent = _agent(critic, options, sampler, exploration, feel_good_weight=weight, num_starts=num_starts)
+    optimism: dict[str, Any] = {"feel_good_weight": weight, "num_starts": num_starts, "mostly_without": True}
+    agent = _agent(critic, options, sampler, exploration, **optimism)
     powers = jnp.asarray(hyper["horizon_spread"]) ** (1 - jnp.arange(num_members) / max(num_members - 1, 1))
     agent = mixed_horizons(agent, powers)
     if not (spaces.is_one_hot or is_nature(spaces, options)):

@@ -61,6 +61,19 @@ class Objective:
             self.looks_at | other.looks_at,
         )
 
+    def only_if(self, condition: Scalar) -> "Objective":
+        """The same terms if the condition holds, else 0; outside `vmap` they are not computed then."""
+
+        def gated(term: Term) -> Term:
+            def one(*arguments: Any) -> Array:
+                compute = lambda: term(*arguments)
+                shape = jax.eval_shape(compute)
+                return jax.lax.cond(condition, compute, lambda: jnp.zeros(shape.shape, shape.dtype))
+
+            return one
+
+        return Objective(tuple(map(gated, self.per_transition)), tuple(map(gated, self.per_posterior)), self.looks_at)
+
 
 def potential(
     objective: Objective,

@@ -27,21 +27,17 @@ Examples:
 from feelgood.networks.base import Network, network, partition
 from feelgood.networks.builders import (
     categorical,
-    ensemble,
-    fourier_prior,
     implicit_quantiles,
     mlp,
     mlp_features,
     nature_cnn,
     nature_convolutions,
     noisy_mlp,
-    normalized_mlp,
     over,
-    random_prior,
     scaled,
     table,
-    with_prior,
 )
+from feelgood.networks.ensembles import ensemble, fourier_prior, normalized_mlp, random_prior, with_prior
 from feelgood.networks.layers import OneHot
 from feelgood.networks.models import Quantiles
 from feelgood.networks.weights import he_weights, with_init, zero_biases

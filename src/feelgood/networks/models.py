@@ -1,4 +1,4 @@
-"""Models: layers, trunks, heads and their wrappers. `feelgood.networks.builders` builds them."""
+"""Models: layers, trunks, heads and their wrappers. `builders` and `ensembles` next to it build them."""
 
 import math
 from typing import Any, NamedTuple

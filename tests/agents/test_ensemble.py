@@ -532,3 +532,9 @@ def test_records_of_a_run_hold_the_number_of_members(name, num_members):
 def test_an_agent_without_members_has_its_widths_alone():
     assert complete("dqn", Options()) == Options(hidden=(32, 32))
     assert complete("dqn", Options(hidden=(5,))) == Options(hidden=(5,))
+
+
+@pytest.mark.parametrize(("name", "option"), [("dqn", "hidden"), ("ensemble_dqn", "num_members")])
+def test_a_recipe_refuses_options_that_are_not_complete(name, option):
+    with pytest.raises(ValueError, match=rf"option {option} must be a value, got None; feelgood.agents.complete gives"):
+        ZOO[name].make(Spaces((4,), 2), ZOO[name].hyper, Options())

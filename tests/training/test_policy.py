@@ -282,6 +282,16 @@ def test_a_policy_takes_observations_of_spaces_that_are_flattened(tmp_path):
         found({"place": seen["place"]})
 
 
+def test_a_policy_of_a_run_without_schedules_is_read(tmp_path):
+    policy = untrained("steady_fg_ulmcdqn")
+    save_policy(tmp_path, policy)
+    hyper = {name: value for name, value in ZOO["steady_fg_ulmcdqn"].hyper.items() if not name.endswith("_end")}
+    assert len(hyper) == len(ZOO["steady_fg_ulmcdqn"].hyper) - 2
+    tamper(tmp_path, hyper=hyper)
+    seen = np.linspace(-1, 1, 8).reshape(4, 2)
+    np.testing.assert_array_equal(load_policy(tmp_path).values(seen), policy.values(seen))
+
+
 def test_a_policy_reads_whole_numbers_as_one_hot_vectors_also_without_its_environment(tmp_path):
     policy = untrained(origin=Origin("gym", "FrozenLake-v1"))
     expected = values(policy.state, np.eye(16))

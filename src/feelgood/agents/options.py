@@ -80,15 +80,19 @@ class Options:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """`hidden`, once it is known; see `feelgood.agents.complete`."""
-        assert self.hidden is not None
-        return tuple(self.hidden)
+        """`hidden`, which must not be None any more; see `feelgood.agents.complete`."""
+        return tuple(self._known("hidden"))
 
     @property
     def members(self) -> int:
-        """`num_members`, once it is known; see `feelgood.agents.complete`."""
-        assert self.num_members is not None
-        return self.num_members
+        """`num_members`, which must not be None any more; see `feelgood.agents.complete`."""
+        return self._known("num_members")
+
+    def _known(self, name: str) -> Any:
+        value = getattr(self, name)
+        if value is None:
+            raise ValueError(f"option {name} must be a value, got None; feelgood.agents.complete gives the agent's own")
+        return value
 
 
 class Spaces(NamedTuple):

@@ -183,7 +183,8 @@ def load_policy(
         if about["agent"] == OWN:
             raise ValueError(f"policy {folder} needs your own agent; pass make_agent to load_policy")
         make_agent = zoo_agent(about["agent"], options)
-        missing = sorted(ZOO[about["agent"]].hyper.keys() - hyper.keys())
+        # Policies of runs with a constant hyper-parameter have no end of its schedule.
+        missing = sorted(each for each in ZOO[about["agent"]].hyper.keys() - hyper.keys() if not each.endswith("_end"))
         if missing:
             raise ValueError(f"policy {folder} does not fit agent {about['agent']!r}: it lacks {', '.join(missing)}")
     environment = _environment(folder, origin, about, allow_import) if environment is None else as_external(environment)

@@ -1,4 +1,4 @@
-"""The default agent against DQN on held-out tasks: no setting was chosen on them, and three led to rules later.
+"""The default agent against DQN on held-out tasks: no setting was chosen on them, but some led to rules later.
 
 Both agents have their defaults. Every task is a plain Gymnasium environment, and each asks one question: noise in moves
 or observations, costs instead of rewards, distracting rewards, integer or image observations, bounds that are loose or

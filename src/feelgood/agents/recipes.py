@@ -54,7 +54,7 @@ _ADAM = {"adam_epsilon": 1e-8}
 _BIAS = {"bias_factor": 1.0, "bias_epsilon": 1e-8}
 _EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.01, "epsilon_fraction": 0.1}
 
-# Gymnasium: the values of fg_ulmcdqn and dqn were chosen on tuning seeds of CartPole; those of ensemble_dqn come from
+# Gymnasium: the values of fg_ulmcdqn and dqn were chosen on tuning seeds of CartPole; ensemble_dqn has the same on
 # functional environments; the others follow them and were not tuned. The temperature falls as data grow, as in a
 # posterior. Noise at the start makes draws differ enough to explore; 1e10 gives too little. Step sizes fall to 0, so
 # that the final policy is stable.

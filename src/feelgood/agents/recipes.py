@@ -22,7 +22,7 @@ class Recipe:
       config: overrides of the defaults of `feelgood.training.config.FunctionalConfig`.
       control: overrides of `hyper` in Gymnasium environments. Names in `_end` are final values; see `anneal`.
       control_config: overrides of the settings in `feelgood.protocols.CONTROL`.
-      one_hot_config: further overrides of both if observations are one-hot.
+      one_hot_config: further overrides, of `config` and `control_config`, if observations are one-hot.
       atari: overrides of `hyper` on Atari with pixels in [0, 1].
       raw: further overrides with pixels in [0, 255]; see `atari_hyper`.
     """

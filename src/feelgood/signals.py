@@ -16,7 +16,15 @@ _SAME_REQUEST = 1.0  # schedulers and terminals may send two signals at a time
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asked to stop; the work so far is in the checkpoint."""
+    """A signal asked to stop; the work so far is in the checkpoint.
+
+    Attributes:
+      so_far: the result at this time, of the type that the interrupted function returns; None if there is none.
+    """
+
+    def __init__(self, so_far: Any = None):
+        super().__init__()
+        self.so_far = so_far
 
 
 class _Request:

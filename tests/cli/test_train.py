@@ -100,7 +100,7 @@ def stopped_and_continued(tmp_path_factory):
         patch.setattr(train, "_reports", interrupting)
         said.append(call(*COMMAND, "--output", str(folder)))
         said.append(store.read_study(folder))
-        said.append((folder / "policy").exists())
+        said.append(feelgood.load_policy(folder / "policy"))
         patch.setattr(train, "_reports", reports)
         # As `feelgood resume` does it.
         options = restored(train.TrainOptions, said[1]["spec"] | {"output": str(folder)})
@@ -111,9 +111,14 @@ def stopped_and_continued(tmp_path_factory):
 
 
 def test_a_run_stopped_by_control_c_continues_where_it_stopped(stopped_and_continued):
-    folder, (code, manifest, had_policy, errors) = stopped_and_continued
+    folder, (code, manifest, policy, errors) = stopped_and_continued
     assert re.search(r"continuing from step 20\d; the environments begin new episodes", errors)
-    assert (code, manifest["finished"], had_policy) == (130, False, False)
+    assert (code, manifest["finished"]) == (130, False)
+    # The policy at the stop can be used; the final one takes its place.
+    names = {"seed": 0, "num_steps": 400}
+    assert {name: policy.training[name] for name in names} == names
+    final = feelgood.load_policy(folder / "policy")
+    assert not np.array_equal(*(jax.tree.leaves(each.state.sampler.params)[0] for each in (policy, final)))
     assert store.read_study(folder)["finished"]
     curve = feelgood.load_results(folder)
     assert list(curve["step"]) == [0, 100, 200, 300, 400]

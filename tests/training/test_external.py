@@ -268,8 +268,12 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path):
             signal.raise_signal(signal.SIGINT)
 
     settings = {"folder": tmp_path, "label": "telling"}
-    with pytest.raises(Interrupted):
+    with pytest.raises(Interrupted) as stopped:
         train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, report=stop, **settings)
+    so_far = stopped.value.so_far
+    assert [point.step for point in so_far.curve] == [0, 80]
+    top = max(so_far.curve, key=lambda point: (point.return_, point.step))
+    assert so_far.best_step == top.step
     # And a second time, from the restored run.
     stop_again = lambda point: signal.raise_signal(signal.SIGINT) if point.step == 160 else None
     with pytest.raises(Interrupted):
@@ -296,9 +300,10 @@ def test_ctrl_c_while_only_evaluations_are_left_keeps_the_training(tmp_path, mon
     with monkeypatch.context() as patch:
         patch.setattr(external_run.Evaluator, "_seat", slow)
         patch.setattr(external_run.Run, "_keep_end", stop_then)
-        with pytest.raises(Interrupted):
+        with pytest.raises(Interrupted) as stopped:
             train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, **settings)
     said = []
+    assert stopped.value.so_far.curve == []  # no evaluation had ended
     outcome = train(ENVIRONMENT, make_agent, CONFIG, HYPER, 3, say=said.append, **settings)
     assert said == ["continuing from step 240; the environments begin new episodes"]
     assert all(np.isfinite(point.return_) for point in outcome.curve)

@@ -95,7 +95,8 @@ def train(
 
     Raises:
       ValueError: if an argument is not valid.
-      Interrupted: after Ctrl-C; with a folder, the same call continues the run.
+      Interrupted: after Ctrl-C; with a folder, the same call continues the run. On external environments its
+        attribute `so_far` is the result at this time.
 
     Examples:
       >>> result = train("fg_ulmcdqn", "CartPole-v1", num_steps=50_000)  # doctest: +SKIP

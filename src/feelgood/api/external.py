@@ -28,10 +28,13 @@ from feelgood.envs.external import ExternalEnvironment
 from feelgood.envs.rules import check_playable
 from feelgood.protocols import ATARI, CONTROL, DEFAULT_PRESET, NUM_EVALUATIONS
 from feelgood.runs.identity import identity
+from feelgood.signals import Interrupted
 from feelgood.training.acting import spaces_of
 from feelgood.training.config import ExternalConfig, most_groups
+from feelgood.training.curve import Point
 from feelgood.training.evaluation import external_random_return
-from feelgood.training.external import Point, train
+from feelgood.training.external import train
+from feelgood.training.external_run import Outcome
 from feelgood.training.external_steps import external_steps
 from feelgood.training.policy import Origin, make_environment
 from feelgood.typing import Scalar
@@ -167,7 +170,11 @@ def train_external(
     say: Callable[[str], None] = lambda text: None,
     tick: Callable[[int, int, float], None] = lambda seed, step, speed: None,
 ) -> Result:
-    """Trains one run after the other; see `train`. For `tick` see `feelgood.training.external.train`."""
+    """Trains one run after the other; see `train`. For `tick` see `feelgood.training.external.train`.
+
+    Raises:
+      Interrupted: after a signal, with the result so far.
+    """
     spec, origin, environment, seeds, config = job
     label = label_of(spec, origin, identity(environment) if origin.kind == "own" else None)
     about = {"agent": spec.name, "environment": environment.name}
@@ -181,23 +188,31 @@ def train_external(
     def report_point(seed: int, point: Point) -> None:
         report(seed, row(seed, point))
 
-    for seed in seeds:
-        outcome = train(
-            environment,
-            spec.make,
-            config,
-            spec.hyper,
-            seed,
-            schedule=spec.schedule,
-            steps=steps,
-            folder=None if folder is None else folder / f"seed-{seed}",
-            label=label,
-            report=partial(report_point, seed),
-            tick=partial(tick, seed),
-            say=say,
-        )
-        rows += [row(seed, point) for point in outcome.curve]
+    def take(seed: int, outcome: Outcome) -> None:
+        rows.extend(row(seed, point) for point in outcome.curve)
         training = {"seed": seed, **asdict(config)}
         last.append(spec.policy(outcome.agent, environment, origin, training))
         best.append(spec.policy(outcome.best, environment, origin, {**training, "step": outcome.best_step}))
-    return Result(pd.DataFrame(rows), tuple(last), tuple(best))
+
+    result = lambda: Result(pd.DataFrame(rows), tuple(last), tuple(best))
+    for seed in seeds:
+        try:
+            outcome = train(
+                environment,
+                spec.make,
+                config,
+                spec.hyper,
+                seed,
+                schedule=spec.schedule,
+                steps=steps,
+                folder=None if folder is None else folder / f"seed-{seed}",
+                label=label,
+                report=partial(report_point, seed),
+                tick=partial(tick, seed),
+                say=say,
+            )
+        except Interrupted as stop:
+            take(seed, stop.so_far)
+            raise Interrupted(result()) from None
+        take(seed, outcome)
+    return result()

@@ -184,6 +184,7 @@ def run(options: TrainOptions) -> list[str]:
     from feelgood.api import merged, pair_name, prepare, train_external
     from feelgood.runs import store
     from feelgood.runs.progress import bar
+    from feelgood.signals import Interrupted
 
     seeds = options.seed_list()
     hyper, chosen, env_settings = options.hyper_parameters(), options.agent_options(), options.environment()
@@ -212,7 +213,12 @@ def run(options: TrainOptions) -> list[str]:
             folder = "" if len(jobs) == 1 else name
             with _reports(options, job, folder, progress) as (report, tick):
                 print_line = lambda text: print(text, file=sys.stderr)
-                results.append(train_external(job, checkpoint / folder, report, print_line, tick))
+                try:
+                    results.append(train_external(job, checkpoint / folder, report, print_line, tick))
+                except Interrupted as stop:
+                    if len(jobs) * len(seeds) == 1 and len(stop.so_far.curve):
+                        stop.so_far.save(options.output)
+                    raise
         result = merged(results)
         paths = result.save(options.output)
     shutil.rmtree(checkpoint, ignore_errors=True)  # not needed once the run is finished

@@ -131,8 +131,9 @@ class CurveRecorder:
         return [int(row[0]) for row in self.rows[: self.num_reported] if not np.isnan(row[0])]
 
     def points(self) -> list[Point]:
-        """All points so far."""
-        return [_point(row) for row in self.rows if not np.isnan(row[0])]
+        """All points so far whose evaluation is not in progress."""
+        waiting = set(self.unevaluated_steps())
+        return [_point(row) for row in self.rows if not np.isnan(row[0]) and int(row[0]) not in waiting]
 
 
 def _point(row: np.ndarray) -> Point:

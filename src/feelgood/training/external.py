@@ -59,7 +59,7 @@ def train(
       say: called with messages to the user.
 
     Raises:
-      Interrupted: after Ctrl-C; the run is in the folder.
+      Interrupted: after Ctrl-C, with the outcome so far; the run is in the folder.
     """
     if num_evaluators is None:
         num_evaluators = 1 if jax.default_backend() == "cpu" else 4

@@ -60,6 +60,10 @@ class Outcome(NamedTuple):
     num_steps: int
 
 
+_PARTS = ("receive", "act", "learn", "rest")
+"""The parts of a turn of the loop."""
+
+
 class _Counters(NamedTuple):
     """Counts so far: turns of the loop, gradient steps, seconds, and resets of all environments."""
 
@@ -223,8 +227,7 @@ class Run:
 
     def go(self) -> Outcome:
         """Runs to the end of the budget."""
-        config, first_turn = self.config, self.counters.turns
-        lap, seconds = time.monotonic, dict.fromkeys(("receive", "act", "learn", "rest"), 0.0)
+        first_turn, lap, seconds = self.counters.turns, time.monotonic, dict.fromkeys(_PARTS, 0.0)
         self._begin()
         self.ticked = lap(), self.step
         if self.counters.turns == 0:
@@ -249,23 +252,27 @@ class Run:
                 if self.journal is not None:
                     self._checkpoint()
                     self.journal.flush()
-                raise Interrupted
+                raise Interrupted(self._outcome(first_turn, seconds))
             self._keep_end()  # before waiting for the last evaluations
             while self.curve.is_waiting() and not stop.is_set():
                 self.curve.wait(0.2)
                 self._collect()
             if stop.is_set():
-                raise Interrupted
+                raise Interrupted(self._outcome(first_turn, seconds))
         self._collect()
         self._keep_end()
         if self.journal is not None:
             self.journal.release()
-        seconds["total"] = lap() - self.began
+        return self._outcome(first_turn, seconds)
+
+    def _outcome(self, first_turn: int, seconds: Mapping[str, float]) -> Outcome:
+        """The result so far, given the first turn of this process and the time that the loop's parts have taken."""
+        ours = {"total": time.monotonic() - self.began}
         for name in ("waiting", "stepping"):
-            seconds[name] = float(np.mean([getattr(group, f"seconds_{name}") for group in self.groups]))
-        num_steps = (self.counters.turns - first_turn) * config.num_lanes
+            ours[name] = float(np.mean([getattr(group, f"seconds_{name}") for group in self.groups]))
+        num_steps = (self.counters.turns - first_turn) * self.config.num_lanes
         best_step, best = self.curve.best or (self.step, policy_of(self.agent))
-        return Outcome(self.curve.points(), self.agent, best, best_step, seconds, num_steps)
+        return Outcome(self.curve.points(), self.agent, best, best_step, {**seconds, **ours}, num_steps)
 
     def _collect(self) -> None:
         """Takes in finished evaluations, and reports the first that was cut off."""

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from feelgood import agents, envs
-from feelgood.envs import Environment, Spec, Step
+from feelgood.envs import Environment, Spec, Step, bsuite
 from feelgood.training import FunctionalConfig, Record, run_batch, trainer
 from feelgood.training.policy import zoo_agent
 
@@ -89,7 +89,7 @@ def problem(name: str) -> tuple[Environment, int, int]:
     if kind == "cost_grid":
         return grid(int(size), cost=1.0), 60_000, 2_000
     if kind == "swing_up":
-        return envs.bsuite.cartpole_swingup(), 300_000, 10_000
+        return bsuite.cartpole_swingup(), 300_000, 10_000
     if kind == "acrobot":
         return envs.acrobot(), 50_000, 1_000
     return {"cart_pole": envs.cart_pole, "mountain_car": envs.mountain_car}[kind](), 40_000, 1_000

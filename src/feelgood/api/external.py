@@ -36,7 +36,7 @@ from feelgood.training.evaluation import external_random_return
 from feelgood.training.external import train
 from feelgood.training.external_run import Outcome
 from feelgood.training.external_steps import external_steps
-from feelgood.training.policy import Origin, make_environment
+from feelgood.training.policy import Origin, Policy, make_environment
 from feelgood.typing import Scalar
 
 
@@ -180,7 +180,9 @@ def train_external(
     about = {"agent": spec.name, "environment": environment.name}
     random = external_random_return(environment, config.num_evaluation_episodes, config.max_evaluation_steps)
     steps = external_steps(environment, spec.make, config, spec.hyper, spec.schedule)
-    rows, last, best = [], [], []
+    rows: list[dict[str, Any]] = []
+    last: list[Policy] = []
+    best: list[Policy] = []
 
     def row(seed: int, point: Point) -> dict[str, Any]:
         return {**about, "seed": seed, **point.row(), "random_return": random}

@@ -1,4 +1,4 @@
-"""Draw curves.png and earlier.png and print how each run compares with published curves.
+"""Draw curves.png and earlier.png, and print the tables of docs/atari.md and the other runs next to published ones.
 
 python results/atari/draw.py --reference atari_curves.csv     # agent, game, seed, frame, return: a row per evaluation
 """
@@ -11,8 +11,10 @@ import pandas as pd
 
 from feelgood.figures import style
 from feelgood.figures.draw import draw
+from feelgood.statistics import interval
 from feelgood.studies.atari.charts import curves_and_published
-from feelgood.studies.atari.tables import human_normalised, place_counts, read_reference
+from feelgood.studies.atari.tables import human_normalised, per_seed, place_counts, read_reference
+from feelgood.studies.output import markdown_table, plus_minus
 
 FOLDER = Path(__file__).parent
 SAMPLER = ["form", "bias_factor", "bias_epsilon", "inverse_temperature", "feel_good_weight"]
@@ -21,6 +23,11 @@ AGENT = "fg_ulmcdqn"
 # curves.png: the runs with the one setting for all games.
 ONE = {AGENT: "FG-ULMCDQN", "ulmcdqn": "ULMCDQN", "dqn": "DQN"}
 WHOLE = ["prioritized", "prioritized, second run"]
+ALL = [*WHOLE, "prioritized, earlier run"]
+TUNING_SEED = 1_000_000
+LAST = 5  # evaluations in a score
+WINDOW = 4_000_000  # frames over which evaluations are averaged to find when a score is reached
+BUDGET = 50_000_000
 # earlier.png: the longest run of each of these settings, and the runs of the earlier presets with seed 11.
 SCALED = {"form": "released", "bias_epsilon": 1.5e-4, "draw_steps": 50}
 SPARSE = {"form": "corrected", "bias_factor": 0.03, "pixel_scale": 0.0625}
@@ -83,29 +90,134 @@ def draw_with_published(ours, published, name):
     style.save(draw(chart._replace(panels=panels)), FOLDER / name)
 
 
-def print_early_scores(fresh, published, num_frames=8_000_000):
-    """Print the mean of the last five evaluations up to `num_frames` with seed 11, human-normalised, and others'.
+def score(run):
+    """Return the mean of a run's last evaluations."""
+    return run.sort_values("frame")["return"].tail(LAST).mean()
+
+
+def published_scores(run, published):
+    """Return the published mean of each seed at the frames of a run's last evaluations."""
+    frames = run.sort_values("frame")["frame"].tail(LAST)
+    return published[published["frame"].isin(frames)].groupby("seed")["return"].mean()
+
+
+def first_reach(run, value):
+    """Return the first frame at which the evaluations of the `WINDOW` before it average `value`, or None."""
+    for frame in run["frame"].sort_values():
+        inside = (run["frame"] > frame - WINDOW) & (run["frame"] <= frame)
+        if frame >= WINDOW and run[inside]["return"].mean() >= value:
+            return frame
+    return None
+
+
+def number(game, value, error=float("nan")):
+    """Return a score, with its interval if there is one: one decimal in Freeway, none in other games."""
+    return plus_minus(value, error, ",.1f" if game == "freeway" else ",.0f").replace("-", "−")
+
+
+def millions(frame):
+    """Return a number of frames as text."""
+    return f"{frame / 1e6:.1f}M"
+
+
+def places(run, published):
+    """Return the numbers of evaluations below, inside and above the published range as text."""
+    return "/".join(map(str, place_counts(run, published).values()))
+
+
+def games_table(ours, published):
+    """Return one row per game: the longest run of each fresh seed, next to published scores.
+
+    If two runs of a seed are equally long, the first one counts. Published scores are averaged over the frames of our
+    runs before the interval over published seeds is formed.
+    """
+    head = ["game", "fresh seeds, runs", "frames of each seed", "our score", "published, same frames"]
+    head += ["published, 50M frames", "our runs reach that at", "status"]
+    rows = []
+    for game, runs in ours[ours["seed"] != TUNING_SEED].groupby("game"):
+        theirs = published[published["game"] == game]
+        by_seed = {
+            seed: max((run for _, run in same.groupby("preset")), key=lambda run: run["frame"].max())
+            for seed, same in runs.groupby("seed")
+        }
+        longest = list(by_seed.values())
+        mean, half = interval([score(run) for run in longest])
+        there, there_half = interval(pd.concat([published_scores(run, theirs) for run in longest], axis=1).mean(axis=1))
+        final, final_half = interval(per_seed(theirs)["last_5"])
+        reached = {seed: first_reach(run, final) for seed, run in by_seed.items()}
+        reached = [f"{millions(frame)} (seed {seed})" for seed, frame in reached.items() if frame is not None]
+        place = "above" if mean > there + there_half else "below" if mean < there - there_half else "within"
+        done = "done" if min(run["frame"].max() for run in longest) >= BUDGET else "partial"
+        rows.append(
+            [
+                game.capitalize(),
+                f"{len(longest)}, {runs.groupby(['seed', 'preset']).ngroups}",
+                ", ".join(millions(run["frame"].max()) for run in longest),
+                number(game, mean, half if len(longest) >= 3 else float("nan")),
+                number(game, there, there_half),
+                number(game, final, final_half),
+                ", ".join(reached) or "not reached",
+                f"{place}, {done}",
+            ]
+        )
+    return markdown_table(head, rows)
+
+
+def published_reach(ours, published):
+    """Return at which frame each published run reaches the published score at 50 million frames, a line per game."""
+    lines = []
+    for game, runs in published[published["game"].isin(ours["game"])].groupby("game"):
+        final = per_seed(runs)["last_5"].mean()
+        reached = [first_reach(run, final) for _, run in runs.groupby("seed")]
+        found = ", ".join(millions(frame) for frame in sorted(frame for frame in reached if frame is not None))
+        lines.append(f"{game}, published runs reach {number(game, final)} at: {found}; never: {reached.count(None)}")
+    return "\n".join([*lines, ""])
+
+
+def runs_table(ours, published):
+    """Return one row per run."""
+    head = ["game", "seed", "frames", "our score", "published, same frames", "below/inside/above"]
+    rows = []
+    for (game, seed, _), run in ours.groupby(["game", "seed", "preset"]):
+        theirs = published[published["game"] == game]
+        scores = number(game, score(run)), number(game, published_scores(run, theirs).mean())
+        rows.append([game.capitalize(), str(seed), millions(run["frame"].max()), *scores, places(run, theirs)])
+    return markdown_table(head, rows)
+
+
+def early_table(ours, published, num_frames=8_000_000):
+    """Return scores at `num_frames` with seed 11, human-normalised, and others'; and intervals over games.
 
     Where a run was made a second time, the score is the mean of both.
     """
-    one = fresh[fresh["preset"].isin(WHOLE) & (fresh["agent"] == AGENT) & (fresh["seed"] == 11)]
-    print("| game | frames | ours | published | HyperAgent |\n|---|---|---|---|---|")
-    shares = {"ours": [], "published": [], "HyperAgent": []}
-    for game, run in one[one["frame"] <= num_frames].groupby("game"):
-        last = run.sort_values("frame").groupby("preset").tail(5)
-        theirs = published[(published["game"] == game) & (published["agent"] == AGENT)]
-        theirs = theirs[theirs["frame"].isin(last["frame"])]["return"].mean()
-        scores = dict(zip(shares, (last["return"].mean(), theirs, HYPERAGENT[game]), strict=True))
-        for name, score in scores.items():
-            shares[name].append(human_normalised(game, score))
-        cells = [f"{score:,.1f} ({human_normalised(game, score):.0%})" for score in scores.values()]
-        print("|", " | ".join([game, f"{last['frame'].max() / 1e6:.1f}M", *cells]), "|")
-    for kind in ("mean", "median"):
-        print("|", " | ".join([kind, "", *(f"{getattr(pd.Series(x), kind)():.1%}" for x in shares.values())]), "|")
-    scores = pd.DataFrame(shares)
-    for other in ("published", "HyperAgent"):
-        low, high = over_games(scores["ours"] - scores[other])
-        print(f"ours minus {other}, mean: {low:.1%} to {high:.1%}, 95%, bootstrap over games")
+    one = ours[ours["preset"].isin(WHOLE) & (ours["seed"] == 11) & (ours["frame"] <= num_frames)]
+    rows, shares = [], []
+    for game, run in one.groupby("game"):
+        last = run.sort_values("frame").groupby("preset").tail(LAST)
+        theirs = published[(published["game"] == game) & published["frame"].isin(last["frame"])]["return"].mean()
+        scores = [last["return"].mean(), theirs, HYPERAGENT[game]]
+        shares.append([human_normalised(game, value) for value in scores])
+        cells = [f"{number(game, x)} ({x_share:.0%})" for x, x_share in zip(scores, shares[-1], strict=True)]
+        rows.append([game.capitalize(), *(cell.replace("-", "−") for cell in cells)])
+    shares = np.array(shares)
+    both = zip(shares.mean(axis=0), np.median(shares, axis=0), strict=True)
+    rows.append(["mean, median", *(f"{mean:.0%}, {median:.0%}" for mean, median in both)])
+    text = markdown_table(["game", "ours", "published FG-ULMCDQN", "HyperAgent"], rows)
+    for i, other in ((1, "published"), (2, "HyperAgent")):
+        low, high = over_games(shares[:, 0] - shares[:, i])
+        text += f"ours minus {other}, mean: {low:.1%} to {high:.1%}, 95%, bootstrap over games\n"
+    return text
+
+
+def print_runs(table, setting_columns, published):
+    """Print each run: setting, frames, score, published score at the same frames, evaluations below/inside/above."""
+    for setting, run in table.groupby(setting_columns):
+        game, agent = setting[:2]
+        theirs = published[(published["game"] == game) & (published["agent"] == agent)]
+        cells = [millions(run["frame"].max()), number(game, score(run))]
+        if len(theirs):
+            cells += [number(game, *interval(published_scores(run, theirs))), places(run, theirs)]
+        print(*setting, *cells)
 
 
 def over_games(values, num_draws=10_000):
@@ -120,15 +232,15 @@ def main():
     parser.add_argument("--reference", type=Path, required=True)
     options = parser.parse_args()
     curves = pd.read_csv(FOLDER / "curves.csv")
-    fresh = pd.concat(pd.read_csv(FOLDER / f"{name}.csv") for name in ("seed11", "bounded", "prioritized"))
+    names = ("seed11", "bounded", "prioritized")
+    fresh = pd.concat([pd.read_csv(FOLDER / f"{name}.csv") for name in names], ignore_index=True)
     published = read_reference([options.reference])
-    for table, setting_columns in ((curves, SETTING), (fresh, ["game", "agent", "preset", "seed"])):
-        for setting, run in table.groupby(setting_columns):
-            same = (published["game"] == setting[0]) & (published["agent"] == setting[1])
-            places = place_counts(run, published[same]) if same.any() else {}
-            last = run.sort_values("frame")["return"].tail(5).mean()
-            print(*setting, f"{run['frame'].max() / 1e6:.1f}M", *places.values(), f"{last:.1f}")
-    print_early_scores(fresh, published)
+    ours = fresh[fresh["preset"].isin(ALL) & (fresh["agent"] == AGENT)]
+    theirs = published[published["agent"] == AGENT]
+    for table in (games_table, published_reach, early_table, runs_table):
+        print(table(ours, theirs))
+    print_runs(curves, SETTING, published)
+    print_runs(fresh.drop(ours.index), ["game", "agent", "preset", "seed"], published)
     again = lambda runs: runs["preset"].map({WHOLE[1]: " again"}).fillna("")
     one = with_labels(fresh, WHOLE, lambda runs: runs["agent"].map(ONE) + again(runs))
     draw_with_published(one, published, "curves")

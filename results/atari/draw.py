@@ -20,8 +20,7 @@ FOLDER = Path(__file__).parent
 SAMPLER = ["form", "bias_factor", "bias_epsilon", "inverse_temperature", "feel_good_weight"]
 SETTING = ["game", "agent", *SAMPLER, "init", "pixel_scale", "draw_steps", "prioritized", "seed", "run"]
 AGENT = "fg_ulmcdqn"
-# curves.png: the runs with the one setting for all games.
-ONE = {AGENT: "FG-ULMCDQN", "ulmcdqn": "ULMCDQN", "dqn": "DQN"}
+# curves.png: the runs with the one setting for all games, without those that ended early and were made again.
 WHOLE = ["prioritized", "prioritized, second run"]
 ALL = [*WHOLE, "prioritized, earlier run"]
 TUNING_SEED = 1_000_000
@@ -54,12 +53,6 @@ HYPERAGENT = {
     "venture": 109,
 }
 COLUMNS = ["game", "agent", "seed", "frame", "return"]
-
-
-def with_labels(fresh, presets, names):
-    """Return the runs of some presets, with name and seed as `agent`."""
-    fresh = fresh[fresh["preset"].isin(presets)]
-    return fresh.assign(agent=names(fresh) + ", seed " + fresh["seed"].astype(str))[COLUMNS]
 
 
 def longest(curves):
@@ -176,7 +169,7 @@ def published_reach(ours, published):
 
 def runs_table(ours, published):
     """Return one row per run."""
-    head = ["game", "seed", "frames", "our score", "published, same frames", "below/inside/above"]
+    head = ["game", "seed", "frames", "our score", "published there", "below/inside/above"]
     rows = []
     for (game, seed, _), run in ours.groupby(["game", "seed", "preset"]):
         theirs = published[published["game"] == game]
@@ -238,13 +231,14 @@ def main():
     ours = fresh[fresh["preset"].isin(ALL) & (fresh["agent"] == AGENT)]
     theirs = published[published["agent"] == AGENT]
     for table in (games_table, published_reach, early_table, runs_table):
-        print(table(ours, theirs))
+        print(table(ours, theirs).replace(" --- ", "---"))  # as on the pages
     print_runs(curves, SETTING, published)
     print_runs(fresh.drop(ours.index), ["game", "agent", "preset", "seed"], published)
-    again = lambda runs: runs["preset"].map({WHOLE[1]: " again"}).fillna("")
-    one = with_labels(fresh, WHOLE, lambda runs: runs["agent"].map(ONE) + again(runs))
-    draw_with_published(one, published, "curves")
-    fresh = with_labels(fresh, ["scaled", "sparse"], lambda runs: runs["preset"])
+    again = ours["preset"].map({WHOLE[1]: ", second run"}).fillna("")
+    one = ours.assign(agent="seed " + ours["seed"].astype(str) + again)[ours["preset"].isin(WHOLE)]
+    draw_with_published(one[COLUMNS], published, "curves")
+    fresh = fresh[fresh["preset"].isin(["scaled", "sparse"])]
+    fresh = fresh.assign(agent=fresh["preset"] + ", seed " + fresh["seed"].astype(str))[COLUMNS]
     draw_with_published(pd.concat([*longest(curves), fresh]), published, "earlier")
 
 

@@ -165,6 +165,14 @@ def test_horizons_become_equal_as_rewards_become_frequent(share):
     assert float(after.rewarded) == pytest.approx(share)
 
 
+@pytest.mark.parametrize(("highest", "share"), [(0.0, 0.0), (-0.5, 1.0), (0.5, 1.0)])
+def test_horizons_stay_different_as_long_as_costs_can_be_avoided_and_nothing_is_earned(highest, share):
+    agent = mixed_horizons(idle(action=0), jnp.array([10.0, 1.0]))
+    data = batch(return_=jnp.array([highest, -1.0, -2.0, -1.0]), bootstrap_discount=jnp.full(4, 0.9))
+    after, _ = agent.update(None, agent.init(jax.random.key(0)), data, 1, None)
+    assert float(after.rewarded) == pytest.approx(share / 100)
+
+
 def test_optimism_may_be_about_replayed_observations_and_a_prior_may_have_an_anchor():
     q = lambda params, observation, key: params * observation
     data = batch(observation=jnp.array([[3.0], [5.0]]), first_observation=jnp.array([[1.0], [1.0]]))
@@ -282,7 +290,8 @@ def test_on_one_hot_observations_the_default_agent_is_q_learning_on_tables_with_
         for i in range(8):
             y = reward[i] + noise[i] + discount[i] ** horizons * target[then[i]].max(-1)
             errors.setdefault((o[i], a[i]), []).append(y - table[o[i], :, a[i]])
-        rewarded += (np.mean(reward != 0) - rewarded) / 100
+        share = np.mean(reward != 0) if reward.max() != 0 else 0.0
+        rewarded += (share - rewarded) / 100
         for (cell, action), found in errors.items():
             visits[cell, action] += 1
             table[cell, :, action] += rate(visits[cell, action], step + 1) * np.mean(found, 0)
@@ -366,6 +375,26 @@ def test_without_its_step_cost_a_problem_has_the_same_values_measured_from_an_en
     assert np.count_nonzero(replaced_later) == 40
 
 
+def test_costs_that_vary_by_up_to_a_half_of_their_median_are_replaced_too():
+    random, discount = np.random.default_rng(1), 0.9
+    next_states, costs = random.integers(20, size=(20, 2)), random.uniform(2.0, 5.0, (20, 2))
+    costs[0] = 3.0  # so that the median is within the range
+    returns, discounts = -costs, np.full((20, 2), discount)
+    returns[3, 0], discounts[3, 0] = 4.0, 0.0
+    usual = np.median(costs)
+    assert usual / 2 < 2.0
+    assert 1.5 * usual > 5.0
+    seen = lambda key, state, batch, num_data, next_values: (state, batch.return_)
+    plain = idle(action=0)._replace(update=seen, values=lambda key, state, observation: observation)
+    agent = without_step_cost(plain)
+    data = batch(return_=jnp.asarray(returns.ravel()), bootstrap_discount=jnp.asarray(discounts.ravel()))
+    state, replaced = agent.update(None, agent.init(jax.random.key(0)), data, 1, None)
+    assert float(state.endless_cost) == pytest.approx(np.median(-returns) / (1 - discount), rel=1e-5)
+    inside = value_iteration(np.asarray(replaced, np.float64).reshape(20, 2), discounts, next_states)
+    values = value_iteration(returns, discounts, next_states)
+    np.testing.assert_allclose(agent.values(None, state, jnp.asarray(inside)), values, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("usual", "share", "discount"), [(-1.0, 0.8, 0.9), (0.0, 1.0, 0.9), (1.0, 1.0, 0.9), (-1.0, 1.0, 1.0)]
 )
@@ -445,6 +474,78 @@ def test_returns_are_scaled_into_their_bounds_and_small_ones_are_left_alone():
             np.testing.assert_allclose(agent.priorities(None, state, data, None), np.abs(expected), rtol=1e-6)
             state, _ = agent.update(None, state, data, 10, None)
             np.testing.assert_allclose(seen[-1], expected, rtol=1e-6)
+
+
+def seen_returns(**settings):
+    """`(state, returns) -> (state, returns inside)` of `bounded_rewards`, with the discount 0.75, and a first state."""
+    seen = lambda key, state, batch, num_data, next_values: (state, batch.return_)
+    agent = bounded_rewards(idle(action=0)._replace(update=seen), **settings)
+
+    def update(state, returns):
+        data = batch(return_=jnp.asarray(returns), bootstrap_discount=jnp.array([0.0, *[0.75] * (len(returns) - 1)]))
+        return agent.update(None, state, data, 10, None)
+
+    return update, agent.init(jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("first", "unit"),
+    [
+        ([0.0, -1.5, -3.0], 12.0),  # twice the median loss of 1.5 for four steps
+        ([0.0, -0.01, -0.02], 1.0),  # a search costs less than 1
+        ([0.0, 0.0, -3.0], 1.0),  # most steps are free
+        ([0.5, -1.5, -3.0], 1.5),  # a reward was found: only the median counts
+    ],
+)
+def test_if_some_steps_cost_and_others_are_free_the_unit_is_the_cost_of_an_endless_search(first, unit):
+    update, state = seen_returns(search_factor=2.0)
+    for returns in (first, [0.0, -0.003, 0.5], [0.0, -0.3, -0.5]):  # nothing changes once a reward was found
+        state, inside = update(state, returns)
+        np.testing.assert_allclose(inside, np.array(returns) / unit, rtol=1e-6)
+        assert float(state.reward_scale) == pytest.approx(unit)
+    update, state = seen_returns()
+    np.testing.assert_allclose(update(state, first)[1], np.array(first) / max(1.0, -np.median(first)), rtol=1e-6)
+
+
+def test_the_unit_of_rewards_falls_with_the_floor_to_the_largest_reward_once_there_is_one():
+    floors = {floor: seen_returns(floor=floor) for floor in (1.0, 0.5, 0.1)}
+    state = floors[1.0][1]
+    for floor, returns, unit in (
+        (0.5, [0.0, 0.0, -0.1], 1.0),  # no reward so far
+        (0.5, [0.0, 0.2, -0.1], 0.5),
+        (0.1, [0.0, 0.1, -0.1], 0.2),
+        (0.1, [0.0, 0.0, -0.4], 0.2),
+        (0.1, [0.0, 0.0, -40.0], 0.4),  # a hundredth of the largest loss
+    ):
+        state, inside = floors[floor][0](state, returns)
+        np.testing.assert_allclose(inside, np.array(returns) / unit, rtol=1e-6)
+        assert float(state.reward_scale) == pytest.approx(unit)
+
+
+def test_a_search_is_costly_as_soon_as_a_free_step_is_seen():
+    update, state = seen_returns(search_factor=2.0)
+    for returns, unit in (
+        ([-1.0, -1.5, -3.0], 1.5),  # no step is free
+        ([-1.0, 0.0, 0.0], 12.0),
+        ([0.0, -2.0, -2.0], 16.0),
+        ([0.0, 0.0, 0.0], 16.0),
+    ):
+        state, inside = update(state, returns)
+        np.testing.assert_allclose(inside, np.array(returns) / unit, rtol=1e-6)
+
+
+def test_a_falling_floor_also_lowers_the_hope_that_a_costly_search_needs():
+    high, state = seen_returns(search_factor=2.0)
+    low, _ = seen_returns(search_factor=2.0, floor=0.25)
+    for update, returns, unit in (
+        (high, [0.0, -1.5, -3.0], 12.0),
+        (low, [0.0, -1.5, 0.0], 12.0),  # no reward so far
+        (high, [0.0, 1.5, 0.0], 12.0),
+        (low, [0.0, 1.5, 0.0], 3.0),
+        (low, [0.0, 5.0, 0.0], 5.0),
+    ):
+        state, inside = update(state, returns)
+        np.testing.assert_allclose(inside, np.array(returns) / unit, rtol=1e-6)
 
 
 def test_the_noise_on_rewards_is_fixed_in_a_run_and_independent_between_runs():

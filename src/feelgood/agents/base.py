@@ -25,13 +25,14 @@ class AgentState(NamedTuple):
       average: moving average of the parameters, for evaluation; empty if the agent keeps none.
       unrewarded: int32, number of gradient steps before the first reward other than 0, −1 after it; empty if the agent
         does not count them. See `restless`.
-      reward_scale: the number ≥ 1 that returns are divided by; empty if the agent does not scale them. See
-        `bounded_rewards`.
+      reward_scale: the unit that returns are divided by; empty if the agent does not scale them. See `bounded_rewards`.
+      hope: the size of rewards that the agent hopes for; `largest_return` and `largest_loss`: the largest so far;
+        `usual_loss`: the largest median loss of a minibatch so far. All empty if the agent does not scale returns.
       seen: largest absolute value of each entry of an observation so far; empty if the agent does not record it. See
         `fitted_bounds`.
       rewarded: share of transitions with a reward other than 0, a moving average; empty if the agent does not record
         it. See `mixed_horizons`.
-      endless_cost: cost of an episode that never ends if every step has the same cost, 0 if this is not so, −1 before
+      endless_cost: cost of an episode that never ends if every step has a cost, 0 if this is not so, −1 before
         the first minibatch; empty if the agent leaves such costs as they are. See `without_step_cost`.
       noise_slot: uint32, number added to the slots of transitions, by which the noise on their rewards is drawn; empty
         if the agent has no such noise. See `own_reward_noise`.
@@ -43,6 +44,10 @@ class AgentState(NamedTuple):
     average: Any = ()
     unrewarded: Any = ()
     reward_scale: Any = ()
+    hope: Any = ()
+    largest_return: Any = ()
+    usual_loss: Any = ()
+    largest_loss: Any = ()
     seen: Any = ()
     rewarded: Any = ()
     endless_cost: Any = ()

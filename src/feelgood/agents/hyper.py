@@ -55,6 +55,7 @@ _ALLOWED: dict[str, Callable[[str, Any], None]] = {
     "action_gap": check_non_negative,
     "dither": check_probability,
     "perturbation": check_non_negative,
+    "reward_floor": check_non_negative,
 }
 
 

@@ -194,6 +194,8 @@ ZOO: dict[str, Recipe] = {
             "dither": 0.1,
             "perturbation": 0.0,
             "feel_good_weight": 0.0,
+            "reward_floor": 1.0,
+            "reward_floor_end": 0.0,
         },
         options={"hidden": (64, 64), "num_members": 20},
         config=_ENSEMBLE_CONFIG,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from feelgood.agents.base import Agent, AgentState
 from feelgood.checks import check_count
-from feelgood.typing import Array, PRNGKey
+from feelgood.typing import Array, PRNGKey, Scalar
 
 
 def one_chain_an_episode(agent: Agent, num_chains: int) -> Agent:
@@ -114,50 +114,72 @@ def _learns_from(
     )
 
 
-def bounded_rewards(agent: Agent, largest_loss: float = 100.0) -> Agent:
-    """Divides returns by the least number ≥ 1 that keeps them within [−`largest_loss`, 1] and their medians ≥ −1.
+def bounded_rewards(
+    agent: Agent, largest_loss: float = 100.0, *, floor: Scalar = 1.0, search_factor: Scalar = 0.0
+) -> Agent:
+    """Divides returns by a unit, so that priors, step sizes and feel-good weights suit rewards of any size.
 
-    Priors, step sizes and feel-good weights are in units of the return. A reward well above the prior's scale would end
-    exploration, so the largest reward becomes 1. Losses do not end exploration, and rewards of −1 per step are common
-    next to larger penalties, so only very large losses are scaled. If the median of a minibatch is below −1, it becomes
-    −1: values are then at least about −1/(1 − discount). Adam with a step size of 10⁻³ takes tens of thousands of
-    updates to reach much lower values. Smaller returns are left unchanged: a small cost or reward on the way to a large
-    one stays small. `values` are in the unit of the returns.
+    The unit is the largest of
+
+    - the largest return so far: a reward well above the prior's scale would end exploration.
+    - the hope h, times the `floor` once there was a positive return. Usually h = 1, so that smaller returns are left
+      unchanged: a small reward on the way to a large one must look small. A floor that falls during a run gives up on
+      rewards that are larger than those found.
+    - the median loss of each minibatch so far: values are then at least about −1/(1 − discount). Adam with a step size
+      of 10⁻³ takes tens of thousands of updates to reach much lower values.
+    - 1/`largest_loss` of the largest loss so far: losses do not end exploration, and rewards of −1 per step are common
+      next to larger penalties, so only very large losses are scaled.
+
+    The largest return so far may be 0, while most steps of a minibatch have losses, of median c: some steps cost, and
+    others are free. Then all draws would agree that free steps are best, unless a prior promises as much as a search
+    costs. So h is at least `search_factor`·c/(1 − discount). `values` are in the unit of the returns.
 
     Examples:
       >>> import jax.numpy as jnp
       >>> from feelgood import agents, replay
       >>> agent = agents.make_agent("dqn", agents.Spaces((1,), 2))
       >>> agent = bounded_rewards(agent._replace(update=lambda key, state, batch, *_: (state, batch.return_)))
-      >>> state = agents.AgentState(sampler=None, frozen=None, target=None, reward_scale=1.0)
-      >>> batch = replay.Batch(None, None, jnp.array([8.0, 0.5, -1.0]), None, None, None, None)
+      >>> scales = {"hope": 1.0, "largest_return": 0.0, "usual_loss": 0.0, "largest_loss": 0.0}
+      >>> state = agents.AgentState(sampler=None, frozen=None, target=None, **scales)
+      >>> batch = replay.Batch(None, None, jnp.array([8.0, 0.5, -1.0]), jnp.zeros(3), None, None, None)
       >>> agent.update(None, state, batch, 3, None)[1].tolist()  # the returns that the agent inside gets
       [1.0, 0.0625, -0.125]
     """
 
     def init(key: PRNGKey) -> AgentState:
-        return agent.init(key)._replace(reward_scale=jnp.ones(()))
+        unit, zero = jnp.ones(()), jnp.zeros(())
+        return agent.init(key)._replace(
+            reward_scale=unit, hope=unit, largest_return=-unit * jnp.inf, usual_loss=zero, largest_loss=zero
+        )
 
     def scaled(state: AgentState, batch: Any) -> tuple[AgentState, Any]:
-        largest = jnp.max(jnp.maximum(batch.return_, -batch.return_ / largest_loss))
-        usual_loss = jnp.median(-batch.return_)
-        scale = jnp.maximum(state.reward_scale, jnp.maximum(largest, usual_loss))
-        return state._replace(reward_scale=scale), batch._replace(return_=batch.return_ / scale)
+        largest = jnp.maximum(state.largest_return, jnp.max(batch.return_))
+        usual_loss = jnp.maximum(state.usual_loss, jnp.median(-batch.return_))
+        worst = jnp.maximum(state.largest_loss, jnp.max(-batch.return_))
+        search = search_factor * usual_loss / jnp.maximum(1 - jnp.max(batch.bootstrap_discount), 1e-3)
+        hope = jnp.where(largest == 0, jnp.maximum(state.hope, search), state.hope)
+        hoped = hope * jnp.where(largest > 0, floor, 1.0)
+        unit = jnp.max(jnp.stack([largest, hoped, usual_loss, worst / largest_loss]))
+        state = state._replace(
+            reward_scale=unit, hope=hope, largest_return=largest, usual_loss=usual_loss, largest_loss=worst
+        )
+        return state, batch._replace(return_=batch.return_ / unit)
 
     return _learns_from(agent, scaled, lambda state, values: state.reward_scale * values)._replace(init=init)
 
 
 def without_step_cost(agent: Agent) -> Agent:
-    """Replaces a constant cost per step by a reward for the end of the episode; the optimal policy is the same.
+    """Replaces a cost of every step by a reward for the end of the episode; the optimal policy is the same.
 
-    If every step costs c, values are far below 0 where the agent has been and near 0 where it has not. A network also
-    lowers the values of states nearby, and the search for the end becomes a matter of luck. So values are measured from
-    the worst case, an episode that never ends, and in units of its cost s = c/(1 − γ): Q' = Q/s + 1. The Bellman
+    If every step costs about c, values are far below 0 where the agent has been and near 0 where it has not. A network
+    also lowers the values of states nearby, and the search for the end becomes a matter of luck. So values are measured
+    from the worst case, an episode that never ends, and in units of its cost s = c/(1 − γ): Q' = Q/s + 1. The Bellman
     equation of Q' has the return R/s + 1 − B in place of R, where B is the bootstrap discount. It is 0 for a step of
     cost c and about 1 for the end: a task with a sparse reward, which the priors explore.
 
-    The cost c is the return that at least 9 in 10 transitions of the first minibatch have, if it is negative. Otherwise
-    the agent is unchanged. `values` are in the unit of the returns.
+    The cost c is the median loss of the first minibatch, if it is positive and at least 9 in 10 transitions have a loss
+    between half of it and one and a half times as much. Otherwise the agent is unchanged. `values` are in the unit of
+    the returns.
 
     Examples:
       >>> import jax.numpy as jnp
@@ -177,7 +199,7 @@ def without_step_cost(agent: Agent) -> Agent:
 
     def replaced(state: AgentState, batch: Any) -> tuple[AgentState, Any]:
         usual = jnp.median(batch.return_)
-        is_usual = batch.return_ == usual
+        is_usual = jnp.abs(batch.return_ - usual) <= jnp.abs(usual) / 2
         discount = jnp.max(jnp.where(is_usual, batch.bootstrap_discount, 0))
         has_cost = (usual < 0) & (jnp.mean(is_usual) >= 0.9) & (discount < 1)
         first = jnp.where(has_cost, -usual / (1 - discount), 0.0)
@@ -199,7 +221,8 @@ def mixed_horizons(agent: Agent, powers: Array) -> Agent:
     Members with short horizons soon forget optimism about loops without reward; members with long ones look far. If
     rewards are frequent, such loops do not exist, and short horizons prefer another policy than the longest one. So the
     power is c_m^(1 − ρ), where ρ is the share of transitions with a reward other than 0, a moving average over a
-    hundred minibatches. If every step has a reward, all members have the full horizon.
+    hundred minibatches. If every step has a reward, all members have the full horizon. A minibatch whose largest return
+    is 0 counts as one without rewards: if costs can be avoided, loops of free steps remain.
 
     Args:
       agent: the agent of an ensemble.
@@ -227,7 +250,7 @@ def mixed_horizons(agent: Agent, powers: Array) -> Agent:
 
     def update(key, state, batch, num_data, next_values):
         moved, info = agent.update(key, state, with_horizons(state, batch), num_data, next_values)
-        share = jnp.mean(batch.return_ != 0)
+        share = jnp.where(jnp.max(batch.return_) == 0, 0, jnp.mean(batch.return_ != 0))
         return moved._replace(rewarded=state.rewarded + (share - state.rewarded) / 100), info
 
     def priorities(key, state, batch, next_values):

@@ -283,9 +283,10 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     reward; those with long ones explore deeply.
     The gap between the best and other actions is widened by up to `action_gap` times the value, so that errors of
     approximation seldom change the greedy action. The replay is shared. As long as all rewards are 0, half of the
-    episodes are random (`restless`). A constant cost per step becomes a reward for the end (`without_step_cost`). Large
-    rewards are scaled down (`bounded_rewards`), and loose bounds of observations are tightened to the values observed
-    (`fitted_bounds`).
+    episodes are random (`restless`). A cost of every step becomes a reward for the end (`without_step_cost`). Rewards
+    are divided by a unit (`bounded_rewards`): at first the largest reward so far but at least 1, or, if some steps cost
+    and others are free, what an endless search costs; once a reward was found, this least unit falls with the cube of
+    `reward_floor`. Loose bounds of observations are tightened to the values observed (`fitted_bounds`).
 
     One-hot observations share no features. If there are 32 or more, members are tables: a value for each observation
     and action, with independent normal priors, learnt at rates that fall with visits to at most `table_rate`
@@ -330,8 +331,12 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     agent = mixed_horizons(agent, powers)
     if not (spaces.is_one_hot or is_nature(spaces, options)):
         agent = fitted_bounds(agent, spaces.bound, spaces.decode)
-    agent = restless(bounded_rewards(own_reward_noise(agent)), num_actions)
-    # Costs make tables search: each visit lowers one value, and those of other cells and actions stay.
+    # Costs make tables search: each visit lowers one value, and those of other cells and actions stay. The value of a
+    # network's prior is as large as the cost of an endless search.
+    prior_scale = jnp.asarray(hyper["prior_scale"], jnp.float32)
+    search_factor = 0.0 if is_table else jnp.where(prior_scale > 0, 1 / prior_scale, 0.0)
+    agent = bounded_rewards(own_reward_noise(agent), floor=hyper["reward_floor"] ** 3, search_factor=search_factor)
+    agent = restless(agent, num_actions)
     return agent if is_table else without_step_cost(agent)
 
 

@@ -129,6 +129,23 @@ class Maze(FourRooms):
         return observation, self.goal if at_goal else -self.cost, at_goal, is_late, info
 
 
+class VaryingCost(FourRooms):
+    """The four rooms with a random cost between 0.5 and 1.5 for every step, and nothing else."""
+
+    def step(self, action):
+        observation, _, at_goal, is_late, info = super().step(action)
+        return observation, -0.5 - float(self.np_random.random()), at_goal, is_late, info
+
+
+class Bumps(FourRooms):
+    """The four rooms with a reward of 1 at the goal, and a cost of 0.1 for every step against a wall."""
+
+    def step(self, action):
+        before = self.cell
+        observation, reward, at_goal, is_late, info = super().step(action)
+        return observation, reward - 0.1 * (self.cell == before), at_goal, is_late, info
+
+
 class Pits(gymnasium.Env):
     """A grid with coordinates, a goal with reward 1 and eight pits with −1, which all end the episode.
 
@@ -217,6 +234,17 @@ class Torques(gymnasium.ActionWrapper):
         return np.array([action - 2.0], np.float32)
 
 
+class Forces(gymnasium.ActionWrapper):
+    """Five forces of the continuous MountainCar, whose cost is a tenth of their square; 100 at the goal."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.action_space = Discrete(5)
+
+    def action(self, action):
+        return np.array([(action - 2) / 2], np.float32)
+
+
 class Actions(gymnasium.ActionWrapper):
     """A task with another number of actions: action i is i modulo the task's own number, or always action 1."""
 
@@ -247,6 +275,11 @@ class ReachedReward(gymnasium.Wrapper):
     def step(self, action):
         observation, _, terminated, truncated, info = super().step(action)
         return observation, float(terminated), terminated, truncated, info
+
+
+def costly_mountain_car():
+    """The continuous MountainCar with five forces and 400 steps an episode; standing still is free."""
+    return gymnasium.wrappers.TimeLimit(Forces(gymnasium.make("MountainCarContinuous-v0").unwrapped), 400)
 
 
 def with_bounds(low: float, high: float, scale=1.0, shift: float = 0.0):
@@ -293,6 +326,9 @@ TASKS = {
     "maze_cost": (Maze, 20_000),
     "maze_cost_and_goal": (lambda: Maze(1.0, 10.0), 20_000),
     "maze_small_cost": (lambda: Maze(0.01, 1.0), 20_000),
+    "maze_varying_cost": (VaryingCost, 20_000),
+    "bumps": (Bumps, 20_000),
+    "costly_mountain_car": (costly_mountain_car, 20_000),
     "pits": (Pits, 20_000),
     "puck": (Puck, 20_000),
     "lock": (Lock, 20_000),

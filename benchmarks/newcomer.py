@@ -128,6 +128,7 @@ TASKS = {
     "grid_100": (times(Rooms, 100.0), 30_000),
     "key_door_10": (times(lambda: Rooms(6, has_key=True), 10.0), 30_000),
     "four_rooms_100": (times(FourRooms, 100.0), 30_000),
+    "four_rooms_twentieth": (times(FourRooms, 0.05), 30_000),
     "corridor_hundredth": (times(Corridor, 0.01), 30_000),
     "CliffWalking": (limited("CliffWalking-v1", 200), 50_000),
     "FrozenLake": (limited("FrozenLake-v1", 100), 50_000),

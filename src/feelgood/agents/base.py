@@ -26,8 +26,7 @@ class AgentState(NamedTuple):
       unrewarded: int32, number of gradient steps before the first reward other than 0, −1 after it; empty if the agent
         does not count them. See `restless`.
       reward_scale: the unit that returns are divided by; empty if the agent does not scale them. See `bounded_rewards`.
-      hope: the size of rewards that the agent hopes for; `largest_return` and `largest_loss`: the largest so far;
-        `usual_loss`: the largest median loss of a minibatch so far. All empty if the agent does not scale returns.
+      units: what the unit depends on, a `feelgood.agents.wrappers.Units`; empty if the agent does not scale returns.
       seen: largest absolute value of each entry of an observation so far; empty if the agent does not record it. See
         `fitted_bounds`.
       rewarded: share of transitions with a reward other than 0, a moving average; empty if the agent does not record
@@ -44,10 +43,7 @@ class AgentState(NamedTuple):
     average: Any = ()
     unrewarded: Any = ()
     reward_scale: Any = ()
-    hope: Any = ()
-    largest_return: Any = ()
-    usual_loss: Any = ()
-    largest_loss: Any = ()
+    units: Any = ()
     seen: Any = ()
     rewarded: Any = ()
     endless_cost: Any = ()

@@ -2,7 +2,7 @@
 bounded size, costs per step as rewards."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -114,6 +114,22 @@ def _learns_from(
     )
 
 
+class Units(NamedTuple):
+    """What the unit of returns depends on, see `bounded_rewards`.
+
+    Attributes:
+      hope: the size of rewards that the agent hopes for.
+      largest_return: the largest return so far, −∞ before the first minibatch.
+      largest_loss: the largest loss so far.
+      usual_loss: the largest median loss of a minibatch so far.
+    """
+
+    hope: Any = 1.0
+    largest_return: Any = -jnp.inf
+    largest_loss: Any = 0.0
+    usual_loss: Any = 0.0
+
+
 def bounded_rewards(
     agent: Agent, largest_loss: float = 100.0, *, floor: Scalar = 1.0, search_factor: Scalar = 0.0
 ) -> Agent:
@@ -139,30 +155,25 @@ def bounded_rewards(
       >>> from feelgood import agents, replay
       >>> agent = agents.make_agent("dqn", agents.Spaces((1,), 2))
       >>> agent = bounded_rewards(agent._replace(update=lambda key, state, batch, *_: (state, batch.return_)))
-      >>> scales = {"hope": 1.0, "largest_return": 0.0, "usual_loss": 0.0, "largest_loss": 0.0}
-      >>> state = agents.AgentState(sampler=None, frozen=None, target=None, **scales)
+      >>> state = agents.AgentState(sampler=None, frozen=None, target=None, units=agents.wrappers.Units())
       >>> batch = replay.Batch(None, None, jnp.array([8.0, 0.5, -1.0]), jnp.zeros(3), None, None, None)
       >>> agent.update(None, state, batch, 3, None)[1].tolist()  # the returns that the agent inside gets
       [1.0, 0.0625, -0.125]
     """
 
     def init(key: PRNGKey) -> AgentState:
-        unit, zero = jnp.ones(()), jnp.zeros(())
-        return agent.init(key)._replace(
-            reward_scale=unit, hope=unit, largest_return=-unit * jnp.inf, usual_loss=zero, largest_loss=zero
-        )
+        return agent.init(key)._replace(reward_scale=jnp.ones(()), units=jax.tree.map(jnp.asarray, Units()))
 
     def scaled(state: AgentState, batch: Any) -> tuple[AgentState, Any]:
-        largest = jnp.maximum(state.largest_return, jnp.max(batch.return_))
-        usual_loss = jnp.maximum(state.usual_loss, jnp.median(-batch.return_))
-        worst = jnp.maximum(state.largest_loss, jnp.max(-batch.return_))
-        search = search_factor * usual_loss / jnp.maximum(1 - jnp.max(batch.bootstrap_discount), 1e-3)
-        hope = jnp.where(largest == 0, jnp.maximum(state.hope, search), state.hope)
+        before, losses = state.units, -batch.return_
+        largest = jnp.maximum(before.largest_return, jnp.max(batch.return_))
+        worst = jnp.maximum(before.largest_loss, jnp.max(losses))
+        usual = jnp.maximum(before.usual_loss, jnp.median(losses))
+        search = search_factor * usual / jnp.maximum(1 - jnp.max(batch.bootstrap_discount), 1e-3)
+        hope = jnp.where(largest == 0, jnp.maximum(before.hope, search), before.hope)
         hoped = hope * jnp.where(largest > 0, floor, 1.0)
-        unit = jnp.max(jnp.stack([largest, hoped, usual_loss, worst / largest_loss]))
-        state = state._replace(
-            reward_scale=unit, hope=hope, largest_return=largest, usual_loss=usual_loss, largest_loss=worst
-        )
+        unit = jnp.max(jnp.stack([largest, hoped, usual, worst / largest_loss]))
+        state = state._replace(reward_scale=unit, units=Units(hope, largest, worst, usual))
         return state, batch._replace(return_=batch.return_ / unit)
 
     return _learns_from(agent, scaled, lambda state, values: state.reward_scale * values)._replace(init=init)

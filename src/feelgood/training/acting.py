@@ -12,8 +12,9 @@ from feelgood.typing import Array, PRNGKey, Scalar
 
 
 def acting_part(agent: AgentState) -> AgentState:
-    """The part of an agent's state that acting needs: no momentum, moments, target network or noise on rewards."""
-    return agent._replace(sampler=agent.sampler._replace(memory=()), target=(), rewarded=(), noise_slot=())
+    """The part of an agent's state that acting needs: no momentum, moments or target network, for example."""
+    sampler = agent.sampler._replace(memory=())
+    return agent._replace(sampler=sampler, target=(), rewarded=(), noise_slot=(), units=())
 
 
 def policy_of(agent: AgentState) -> AgentState:

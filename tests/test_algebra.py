@@ -1,7 +1,5 @@
 """Small linear algebra against NumPy: unrolled, in a loop, and by LAPACK."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,23 +13,23 @@ def test_factors_and_solutions_are_those_of_numpy(d, in_loop):
     rng = np.random.default_rng(d)
     root = rng.normal(size=(5, d, 2 * d))
     matrices, vectors, tables = root @ root.transpose(0, 2, 1), rng.normal(size=(5, d)), rng.normal(size=(5, d, 3))
+
+    @jax.jit
+    @jax.vmap
+    def ours(matrix, *rights):
+        factor = algebra.cholesky(matrix)
+        lower = [algebra.solve_lower(factor, right, in_loop=in_loop) for right in rights]
+        transposed = [algebra.solve_lower_transposed(factor, right, in_loop=in_loop) for right in rights]
+        return factor, lower, transposed, [algebra.solve_positive(matrix, right) for right in rights]
+
     with jax.enable_x64(True):
-        batch = [jnp.asarray(x) for x in (matrices, vectors, tables)]
-        factors = jax.vmap(algebra.cholesky)(batch[0])
-        np.testing.assert_allclose(factors, np.linalg.cholesky(matrices), rtol=1e-9, atol=1e-11)
-        for right, numbers in ((batch[1], vectors[..., None]), (batch[2], tables)):
-            for ours, theirs in (
-                (
-                    jax.vmap(partial(algebra.solve_lower, in_loop=in_loop))(factors, right),
-                    np.linalg.solve(np.asarray(factors), numbers),
-                ),
-                (
-                    jax.vmap(partial(algebra.solve_lower_transposed, in_loop=in_loop))(factors, right),
-                    np.linalg.solve(np.asarray(factors).transpose(0, 2, 1), numbers),
-                ),
-                (jax.vmap(algebra.solve_positive)(batch[0], right), np.linalg.solve(matrices, numbers)),
-            ):
-                np.testing.assert_allclose(ours, theirs.reshape(ours.shape), rtol=1e-7, atol=1e-9)
+        factors, *solutions = ours(*(jnp.asarray(x) for x in (matrices, vectors, tables)))
+    np.testing.assert_allclose(factors, np.linalg.cholesky(matrices), rtol=1e-9, atol=1e-11)
+    factors = np.asarray(factors)
+    for system, found in zip((factors, factors.transpose(0, 2, 1), matrices), solutions, strict=True):
+        for one, numbers in zip(found, (vectors[..., None], tables), strict=True):
+            theirs = np.linalg.solve(system, numbers)
+            np.testing.assert_allclose(one, theirs.reshape(one.shape), rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("matrix", [[[1.0, 2.0], [2.0, 1.0]], [[0.0, 0.0], [0.0, 1.0]], [[np.nan, 0.0], [0.0, 1.0]]])

@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 import feelgood
+from feelgood.agents import Options
 from feelgood.bandits import datasets
 from feelgood.catalogue import KINDS
 from feelgood.checks import check_choice
@@ -42,8 +43,16 @@ def blocks(page: Path, *languages: str) -> list[str]:
     return [text for language, text in FENCE.findall(page.read_text()) if language in languages]
 
 
+@pytest.fixture(params=[True, pytest.param(False, marks=pytest.mark.slow)], ids=["small ensembles", "as written"])
+def ensembles(request, monkeypatch):
+    """Ensembles have two members, which are trained in a tenth of the time; in the slow tests all."""
+    if request.param:
+        whole = Options.members.fget
+        monkeypatch.setattr(Options, "members", property(lambda options: min(whole(options), 2)))
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name_of)
-def test_the_python_blocks_of_a_page_run(page, tmp_path, monkeypatch):
+def test_the_python_blocks_of_a_page_run(page, tmp_path, monkeypatch, ensembles):
     for folder in ("results", "examples"):
         (tmp_path / folder).symlink_to(ROOT / folder)
     monkeypatch.chdir(tmp_path)

@@ -69,7 +69,7 @@ def test_the_corridor_inside_xla_is_learnt():
 
 
 def test_a_sampler_of_your_own_learns():
-    result, regret = load("own_sampler").main()
+    result, regret = load("own_sampler").main(num_steps=1000)
     assert result.curve["finite"].all()
     assert float(regret[-10:].mean()) < 0.5 * float(regret[:10].mean())
 

@@ -67,8 +67,14 @@ def test_a_study_stopped_by_a_signal_keeps_checkpoints_and_prints_how_to_continu
 def test_training_on_external_environments_stops_on_sigterm_and_goes_on(tmp_path, vectorization):
     size = ("--env", "CartPole-v1", "--num-steps", 50_000_000, "--num-envs", 2, "--hidden", 8, "--agent", "dqn")
     words = ("train", *size, "--env-settings", f"vectorization={vectorization}", "--output", tmp_path)
+    # The second process reads what the first one compiled.
+    kept = {
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
     for _ in range(2):
-        process = start(*words, start_new_session=True)
+        process = start(*words, start_new_session=True, env=os.environ | kept)
         log = tmp_path / "checkpoint" / "seed-0" / "state.npz"
         before = log.stat().st_mtime_ns if log.exists() else 0
         wait_for(process, lambda: log.exists() and log.stat().st_mtime_ns > before)  # noqa: B023, called here only
@@ -80,10 +86,16 @@ def test_training_on_external_environments_stops_on_sigterm_and_goes_on(tmp_path
     assert "continuing from step" in said
 
 
-def test_a_signal_in_the_first_seconds_is_never_swallowed(tmp_path):
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [(signal.SIGINT, 1.5), (signal.SIGTERM, 0.8)],
+        pytest.param([(signal.SIGINT, 0.3), (signal.SIGTERM, 1.8)], marks=pytest.mark.slow),
+    ],
+)
+def test_a_signal_in_the_first_seconds_is_never_swallowed(tmp_path, sent):
     # SIGINT is ignored at first, as in a shell's background processes, so one that came earlier would have no effect.
     ignored_at_first = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sent = [(signal.SIGINT, 0.3), (signal.SIGINT, 1.5), (signal.SIGTERM, 0.8), (signal.SIGTERM, 1.8)]
     processes = [start(*nchain(tmp_path / str(i)), preexec_fn=ignored_at_first) for i in range(len(sent))]
 
     def send(process, signum, delay):

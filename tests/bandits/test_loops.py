@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from feelgood import bandits
+from marks import fast_only
 
 ARMS, FEATURES, ROUNDS, ETA, RHO, HEAT, LAMBDA = 3, 2, 60, 1.0, 0.1, 0.3, 0.05
 NUM_LOOPS, NUM_SEEDS = 100, 200
@@ -223,7 +224,12 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("name", PAIRS)
+# The slow ones share their rounds with `p_lmc_ts` and `baoab_ts`; `test_chains` holds each of their steps against the
+# feel-good posterior. `fg_lmc_ts` is `lmc_ts` with one more term.
+SLOW = ("lmc_ts", "mala_ts", "hmc_ts", "ulmc_ts")
+
+
+@pytest.mark.parametrize("name", fast_only(set(PAIRS) - set(SLOW), PAIRS))
 def test_the_regret_curve_is_that_of_a_plain_loop(name):
     scores, algorithm = PAIRS[name]
     plain = Loops().run(scores)

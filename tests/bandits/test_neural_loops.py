@@ -13,6 +13,7 @@ import pytest
 from feelgood import bandits, noise
 from feelgood.bandits import perceptron
 from feelgood.bandits.base import Context, Model, choice_probabilities
+from marks import fast_only
 
 ARMS, FEATURES, ROUNDS = 3, 2, 7
 TRAINING = bandits.Training(
@@ -396,7 +397,8 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("name", PAIRS)
+# The updates and choices of the other two are compared number by number above.
+@pytest.mark.parametrize("name", fast_only(("neural_ts",), PAIRS))
 def test_the_regret_curve_is_that_of_a_plain_neural_loop(name):
     make_loop, make = PAIRS[name]
     plain = (curves := Curves()).run(*make_loop(curves))

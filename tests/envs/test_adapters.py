@@ -95,8 +95,8 @@ def test_a_shorter_time_limit_truncates():
 
 
 def test_an_agent_learns_on_a_gymnax_environment():
-    result = feelgood.train("dqn", from_gymnax(Walk()), num_steps=4_000, seeds=(0,))
-    # Uniform actions reach the goal in a fifth of the episodes.
+    result = feelgood.train("dqn", from_gymnax(Walk()), num_steps=2_000, seeds=(0,), evaluation_period=500)
+    # Uniform actions reach the goal in a fifth of the episodes; these are the last 1,500 steps.
     assert result.curve["training_return"].iloc[-3:].mean() > 0.8
 
 

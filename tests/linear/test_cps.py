@@ -189,6 +189,7 @@ def test_with_plenty_of_data_the_policy_is_optimal():
     assert float(value) == pytest.approx(10.0, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_it_opens_the_lock():
     mdp = mdps.combination_lock(horizon=4, num_actions=2)
 

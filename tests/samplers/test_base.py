@@ -12,6 +12,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from feelgood import samplers
+from marks import fast_only
 
 TREE = {"weights": jnp.array([[0.5, -1.0, 0.3], [0.2, 0.1, -0.4]]), "bias": jnp.array([1.0, -2.0])}
 FLAT, UNRAVEL = ravel_pytree(TREE)
@@ -55,6 +56,9 @@ ZOO = {
 ADJUSTED = {"mala", "hmc", "proximal", "exact_gaussian", "exact_feel_good"}
 FIRST_ORDER = sorted(set(ZOO) - ADJUSTED)
 every_sampler = pytest.mark.parametrize("name", sorted(ZOO))
+# Orders of the same parts of a step.
+VARIANTS = {"underdamped_obabo", "adaptive_underdamped_released"}
+every_scheme = pytest.mark.parametrize("name", fast_only(set(ZOO) - VARIANTS, sorted(ZOO)))
 
 
 @functools.cache
@@ -67,7 +71,7 @@ def chain(name, key, step=0.05):
     return compiled(name)(key, step)
 
 
-@every_sampler
+@every_scheme
 def test_a_tree_moves_like_its_flat_vector(name):
     flat, flat_info = chain(name, jax.random.key(0))
     run = jax.jit(lambda key: samplers.sample(key, ZOO[name](0.05, TREE), tree_potential, TREE, 10))
@@ -78,7 +82,7 @@ def test_a_tree_moves_like_its_flat_vector(name):
     assert jax.tree.structure(jax.tree.map(lambda x: x[0], tree)) == jax.tree.structure(TREE)
 
 
-@every_sampler
+@every_scheme
 def test_vmap_over_chains_and_steps_equals_a_loop_and_chains_of_different_keys_are_uncorrelated(name):
     keys = jax.vmap(jax.random.key)(jnp.arange(4100))
     steps = jnp.full(4100, 0.05).at[:4].set(jnp.array([0.01, 0.03, 0.05, 0.09]))

@@ -50,7 +50,7 @@ def ends(sampler, num_steps, dtype, seed, num_chains=NUM_CHAINS):
 
 
 # The others are built from the same parts; acceptance is tested below.
-FAST = ("langevin", "underdamped", "adaptive_underdamped", "hmc")
+FAST = ("langevin", "adaptive_underdamped", "hmc")
 
 
 @pytest.mark.parametrize("name", fast_only(FAST, TABLE))
@@ -87,7 +87,11 @@ def test_exact_draws_in_half_precision_have_the_posterior_as_their_law(dtype):
 
 @pytest.mark.parametrize(
     "sampler",
-    [samplers.mala(0.005), samplers.hmc(0.05, 3), samplers.proximal(5e-6)],
+    [
+        pytest.param(samplers.mala(0.005), marks=pytest.mark.slow),  # it is hmc with one step
+        samplers.hmc(0.05, 3),
+        samplers.proximal(5e-6),
+    ],
     ids=["mala", "hmc", "proximal"],
 )
 def test_acceptance_in_many_dimensions_does_not_depend_on_the_dtype(sampler):

@@ -11,7 +11,7 @@ from feelgood.samplers import diagnostics
 from marks import fast_only
 
 DIMENSION, BETA = 10, 2.0
-EIGENVALUES = np.logspace(0, 2, DIMENSION)  # condition number 100
+EIGENVALUES = np.logspace(0, 1.2, DIMENSION)  # condition number 16: chains forget their start in a few hundred steps
 ROTATION = np.linalg.qr(np.random.default_rng(0).normal(size=(DIMENSION, DIMENSION)))[0]
 PRECISION = ROTATION @ np.diag(EIGENVALUES) @ ROTATION.T
 MEAN = np.linspace(-1, 1, DIMENSION)
@@ -32,55 +32,56 @@ def target():
 
 
 d = diagnostics
-# sampler, the law it is held against, steps to stationarity (the flattest direction forgets its start), chains
+# sampler, the law it is held against, steps to stationarity (the flattest direction forgets its start), chains.
+# Steps are large for the steepest direction, so that the error of a scheme shows.
 TABLE = {
-    "langevin": (samplers.langevin(0.01, BETA), lambda: predicted(d.langevin_kernel(0.01, BETA)), 1000, 8192),
+    "langevin": (samplers.langevin(0.06, BETA), lambda: predicted(d.langevin_kernel(0.06, BETA)), 180, 8192),
     "adam_langevin_without_bias": (
-        samplers.adam_langevin(0.01, BETA, bias_factor=0.0),
-        lambda: predicted(d.langevin_kernel(0.01, BETA)),
-        1000,
+        samplers.adam_langevin(0.06, BETA, bias_factor=0.0),
+        lambda: predicted(d.langevin_kernel(0.06, BETA)),
+        180,
         8192,
     ),
     "underdamped": (
-        samplers.underdamped(0.02, 4.0, BETA),
-        lambda: predicted(d.underdamped_kernel(0.02, 4.0, BETA)),
-        1500,
+        samplers.underdamped(0.05, 2.0, BETA),
+        lambda: predicted(d.underdamped_kernel(0.05, 2.0, BETA)),
+        300,
         8192,
     ),
     "underdamped_exact": (
-        samplers.underdamped_exact(0.02, 4.0, BETA),
-        lambda: predicted(d.underdamped_exact_kernel(0.02, 4.0, BETA)),
-        1500,
+        samplers.underdamped_exact(0.05, 2.0, BETA),
+        lambda: predicted(d.underdamped_exact_kernel(0.05, 2.0, BETA)),
+        300,
         8192,
     ),
     "underdamped_baoab": (
-        samplers.underdamped_splitting(0.1, 4.0, BETA),
-        lambda: predicted(d.underdamped_splitting_kernel(0.1, 4.0, BETA, scheme="BAOAB")),
-        400,
+        samplers.underdamped_splitting(0.25, 2.0, BETA),
+        lambda: predicted(d.underdamped_splitting_kernel(0.25, 2.0, BETA, scheme="BAOAB")),
+        80,
         8192,
     ),
     "underdamped_obabo": (
-        samplers.underdamped_splitting(0.1, 4.0, BETA, scheme="OBABO"),
-        lambda: predicted(d.underdamped_splitting_kernel(0.1, 4.0, BETA, scheme="OBABO")),
-        400,
+        samplers.underdamped_splitting(0.25, 2.0, BETA, scheme="OBABO"),
+        lambda: predicted(d.underdamped_splitting_kernel(0.25, 2.0, BETA, scheme="OBABO")),
+        80,
         8192,
     ),
     "adaptive_underdamped_noise_in_momentum": (
-        samplers.adaptive_underdamped(0.1, 4.0, BETA, bias_factor=0.0),
-        lambda: predicted(d.adaptive_underdamped_kernel(0.1, 4.0, BETA, noise_in="momentum")),
-        400,
+        samplers.adaptive_underdamped(0.25, 2.0, BETA, bias_factor=0.0),
+        lambda: predicted(d.adaptive_underdamped_kernel(0.25, 2.0, BETA, noise_in="momentum")),
+        80,
         8192,
     ),
     "adaptive_underdamped_noise_in_params": (
-        samplers.adaptive_underdamped(0.1, 4.0, BETA, bias_factor=0.0, noise_in="params"),
-        lambda: predicted(d.adaptive_underdamped_kernel(0.1, 4.0, BETA, noise_in="params")),
-        400,
+        samplers.adaptive_underdamped(0.25, 2.0, BETA, bias_factor=0.0, noise_in="params"),
+        lambda: predicted(d.adaptive_underdamped_kernel(0.25, 2.0, BETA, noise_in="params")),
+        80,
         8192,
     ),
-    "mala": (samplers.mala(0.005, BETA), target, 1500, 4096),
-    # A trajectory of length 0.27: none of the ten frequencies comes near a multiple of π, where HMC does not mix.
-    "hmc": (samplers.hmc(0.045, 6, BETA, jitter=0.0), target, 200, 8192),
-    "proximal": (samplers.proximal(0.0015, BETA), target, 1500, 1024),
+    "mala": (samplers.mala(0.03, BETA), target, 250, 4096),
+    # Ten frequencies turn by 0.6 to 2.3: none comes near a multiple of π, where HMC does not mix.
+    "hmc": (samplers.hmc(0.113, 5, BETA, jitter=0.0), target, 70, 8192),
+    "proximal": (samplers.proximal(0.009, BETA), target, 250, 1024),
     "exact_gaussian": (
         samplers.exact_gaussian(jnp.asarray(MEAN, jnp.float32), jnp.asarray(PRECISION, jnp.float32), BETA),
         target,
@@ -100,7 +101,7 @@ TABLE = {
 
 # Laws that are known in another way too.
 CLOSED_FORMS = {
-    "langevin": (MEAN, ROTATION @ np.diag(1 / (BETA * EIGENVALUES * (1 - 0.01 * EIGENVALUES / 2))) @ ROTATION.T)
+    "langevin": (MEAN, ROTATION @ np.diag(1 / (BETA * EIGENVALUES * (1 - 0.06 * EIGENVALUES / 2))) @ ROTATION.T)
 }
 
 
@@ -161,7 +162,8 @@ def test_baoab_has_no_bias_on_a_gaussian():
     ("make", "steps", "order"),
     [
         (samplers.langevin, (0.06, 0.03), 1),
-        (lambda tau: samplers.underdamped(tau, 3.0), (0.08, 0.04), 1),
+        # Its law on a Gaussian, and the order of that, are checked above.
+        pytest.param(lambda tau: samplers.underdamped(tau, 3.0), (0.08, 0.04), 1, marks=pytest.mark.slow),
         (lambda tau: samplers.underdamped_splitting(tau, 1.0, scheme="OBABO"), (0.4, 0.2), 2),
     ],
     ids=["langevin", "underdamped", "obabo"],

@@ -25,7 +25,12 @@ def quadrature_moments():
 
 @pytest.mark.parametrize(
     ("sampler", "num_chains"),
-    [(samplers.mala(0.25, BETA), 1000), (samplers.hmc(0.5, 4, BETA), 1000), (samplers.proximal(0.15, BETA), 400)],
+    [
+        # test_invariance has more of these two: on the same well step for step, and from one of two wells to the other.
+        pytest.param(samplers.mala(0.25, BETA), 1000, marks=pytest.mark.slow),
+        pytest.param(samplers.hmc(0.5, 4, BETA), 1000, marks=pytest.mark.slow),
+        (samplers.proximal(0.15, BETA), 400),
+    ],
     ids=["mala", "hmc", "proximal"],
 )
 def test_moments_on_a_quartic_well_agree_with_quadrature(sampler, num_chains):

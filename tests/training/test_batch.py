@@ -260,6 +260,14 @@ def counted():
     return varied_trainer(environment_of, make, config, tally=tally), config.num_chunks, np.array([5, 5, 5]), hyper
 
 
+COMPILED_COUNTED = {}
+
+
+def run_counted(**settings):
+    with compiled_once(COMPILED_COUNTED):
+        return run_batch(*counted(), **settings)
+
+
 def test_a_batch_ends_once_its_totals_suffice_also_if_that_was_so_when_it_stopped(tmp_path):
     path, seen = tmp_path / "state.npz", []
 
@@ -267,7 +275,7 @@ def test_a_batch_ends_once_its_totals_suffice_also_if_that_was_so_when_it_stoppe
         seen.append(totals[:, 0].tolist())
         return bool((totals[:, 0] >= 150).all())
 
-    curves = run_batch(*counted(), until=until)
+    curves = run_counted(until=until)
     assert seen == [[50] * 3, [100] * 3, [150] * 3]
     assert curves.record.evaluation.shape == (3, 3)
     assert curves.totals.tolist() == [[150, 37]] * 3  # episodes of four steps
@@ -277,15 +285,14 @@ def test_a_batch_ends_once_its_totals_suffice_also_if_that_was_so_when_it_stoppe
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(Interrupted):
-        run_batch(*counted(), until=until, path=path, report=stop)
-    again = run_batch(*counted(), until=until, path=path, report=lambda progress: pytest.fail("it trained on"))
+        run_counted(until=until, path=path, report=stop)
+    again = run_counted(until=until, path=path, report=lambda progress: pytest.fail("it trained on"))
     assert_same_bits(Curves(again.initial, again.record), Curves(curves.initial, curves.record))
     assert again.totals.tolist() == curves.totals.tolist()
 
 
 def test_runs_of_a_varied_trainer_have_an_environment_each():
-    one, num_chunks, seeds, hyper = counted()
-    curves = run_batch(one, num_chunks, seeds, hyper)
+    curves = run_counted()
     # The same actions, as nothing is learnt: the returns fall in proportion to the cost of a move.
     cheap, dearer, dearest = curves.record.training_return.sum(1)
     assert dearer - cheap < -1

@@ -121,7 +121,9 @@ def log_of(run=0):
 
 
 # Blocks have 10 gradient steps and chunks 40: periods that divide both, none, or share a factor, short and long.
-@pytest.mark.parametrize("period", [5, 4, 15, 7, 60, 1, 2, 10])
+@pytest.mark.parametrize(
+    "period", [*(pytest.param(period, marks=pytest.mark.slow) for period in (5, 2, 10)), 4, 15, 7, 60, 1]
+)
 def test_the_target_is_the_network_as_it_was_at_the_last_multiple_of_the_period(period):
     def make(spaces, hyper):
         agent = spy()(spaces, hyper)
@@ -166,7 +168,14 @@ def test_steps_before_learning_starts_count_in_the_budget_and_bring_no_updates()
 
 
 @pytest.mark.parametrize(
-    ("learning_starts", "num_blocks"), [(0, 8), (5, 8), (6, 7), (20, 5), (21, 4), (40, 1), (41, 0)]
+    ("learning_starts", "num_blocks"),
+    [
+        (5, 8),
+        (6, 7),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0, 8), (20, 5), (40, 1))),
+        (21, 4),
+        (41, 0),
+    ],
 )
 def test_a_block_learns_if_learning_starts_by_its_end(learning_starts, num_blocks):
     config = dataclasses.replace(SPIED, learning_starts=learning_starts)

@@ -40,8 +40,10 @@ demo: $(VENV)/.installed  ## Draw the samplers, then run the quick N-chain study
 QUICK_COMPILATION := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
 	--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 \
 	$(if $(filter x86_64,$(shell uname -m)),--xla_cpu_max_isa=AVX)
+SHARED_CACHES := PYTHONDONTWRITEBYTECODE= JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.jax_cache \
+	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 test: $(VENV)/.installed-dev  ## Run the tests
-	XLA_FLAGS="$(XLA_FLAGS) $(QUICK_COMPILATION)" $(BIN)/python -m pytest -n 2 --dist loadfile --durations=25
+	$(SHARED_CACHES) XLA_FLAGS="$(XLA_FLAGS) $(QUICK_COMPILATION)" $(BIN)/python -m pytest -n 2 --dist loadfile --durations=25
 
 test-slow: $(VENV)/.installed-slow  ## Run the minutes-long checks
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
@@ -85,4 +87,4 @@ dist: $(VENV)/.installed-dev  ## Build sdist and wheel into dist/ and test the w
 	cp .ci/smoke.py "$$empty"; cd "$$empty"; bin/python smoke.py
 
 clean:  ## Remove everything the other targets made
-	rm -rf $(VENV) dist runs site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) dist runs site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .jax_cache

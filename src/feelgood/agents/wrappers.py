@@ -162,7 +162,7 @@ def bounded_rewards(
     """
 
     def init(key: PRNGKey) -> AgentState:
-        return agent.init(key)._replace(reward_scale=jnp.ones(()), units=jax.tree.map(jnp.asarray, Units()))
+        return agent.init(key)._replace(reward_scale=jnp.ones(()), units=jax.tree.map(jnp.float32, Units()))
 
     def scaled(state: AgentState, batch: Any) -> tuple[AgentState, Any]:
         before, losses = state.units, -batch.return_

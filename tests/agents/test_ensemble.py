@@ -165,10 +165,11 @@ def test_horizons_become_equal_as_rewards_become_frequent(share):
     assert float(after.rewarded) == pytest.approx(share)
 
 
-@pytest.mark.parametrize(("highest", "share"), [(0.0, 0.0), (-0.5, 1.0), (0.5, 1.0)])
-def test_horizons_stay_different_as_long_as_costs_can_be_avoided_and_nothing_is_earned(highest, share):
+@pytest.mark.parametrize(("best", "discount", "share"), [(0, 0.9, 0), (0, 0, 0.75), (-0.5, 0.9, 1), (0.5, 0.9, 1)])
+def test_horizons_stay_different_as_long_as_costs_can_be_avoided_and_nothing_is_earned(best, discount, share):
     agent = mixed_horizons(idle(action=0), jnp.array([10.0, 1.0]))
-    data = batch(return_=jnp.array([highest, -1.0, -2.0, -1.0]), bootstrap_discount=jnp.full(4, 0.9))
+    returns, discounts = jnp.array([best, -1.0, -2.0, -1.0]), jnp.full(4, 0.9).at[0].set(discount)
+    data = batch(return_=returns, bootstrap_discount=discounts)
     after, _ = agent.update(None, agent.init(jax.random.key(0)), data, 1, None)
     assert float(after.rewarded) == pytest.approx(share / 100)
 
@@ -290,7 +291,8 @@ def test_on_one_hot_observations_the_default_agent_is_q_learning_on_tables_with_
         for i in range(8):
             y = reward[i] + noise[i] + discount[i] ** horizons * target[then[i]].max(-1)
             errors.setdefault((o[i], a[i]), []).append(y - table[o[i], :, a[i]])
-        share = np.mean(reward != 0) if reward.max() != 0 else 0.0
+        is_searching = reward.max() <= 0 and np.any((reward == 0) & (discount > 0))
+        share = 0.0 if is_searching else np.mean(reward != 0)
         rewarded += (share - rewarded) / 100
         for (cell, action), found in errors.items():
             visits[cell, action] += 1
@@ -375,26 +377,6 @@ def test_without_its_step_cost_a_problem_has_the_same_values_measured_from_an_en
     assert np.count_nonzero(replaced_later) == 40
 
 
-def test_costs_that_vary_by_up_to_a_half_of_their_median_are_replaced_too():
-    random, discount = np.random.default_rng(1), 0.9
-    next_states, costs = random.integers(20, size=(20, 2)), random.uniform(2.0, 5.0, (20, 2))
-    costs[0] = 3.0  # so that the median is within the range
-    returns, discounts = -costs, np.full((20, 2), discount)
-    returns[3, 0], discounts[3, 0] = 4.0, 0.0
-    usual = np.median(costs)
-    assert usual / 2 < 2.0
-    assert 1.5 * usual > 5.0
-    seen = lambda key, state, batch, num_data, next_values: (state, batch.return_)
-    plain = idle(action=0)._replace(update=seen, values=lambda key, state, observation: observation)
-    agent = without_step_cost(plain)
-    data = batch(return_=jnp.asarray(returns.ravel()), bootstrap_discount=jnp.asarray(discounts.ravel()))
-    state, replaced = agent.update(None, agent.init(jax.random.key(0)), data, 1, None)
-    assert float(state.endless_cost) == pytest.approx(np.median(-returns) / (1 - discount), rel=1e-5)
-    inside = value_iteration(np.asarray(replaced, np.float64).reshape(20, 2), discounts, next_states)
-    values = value_iteration(returns, discounts, next_states)
-    np.testing.assert_allclose(agent.values(None, state, jnp.asarray(inside)), values, rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("usual", "share", "discount"), [(-1.0, 0.8, 0.9), (0.0, 1.0, 0.9), (1.0, 1.0, 0.9), (-1.0, 1.0, 1.0)]
 )
@@ -470,19 +452,22 @@ def test_returns_are_scaled_into_their_bounds_and_small_ones_are_left_alone():
         agent = bounded_rewards(plain)
         state = agent.init(jax.random.key(0))
         for returns, expected in cases:
-            data = batch(return_=jnp.asarray(returns))
+            data = batch(return_=jnp.asarray(returns), bootstrap_discount=jnp.full(3, 0.9))
             np.testing.assert_allclose(agent.priorities(None, state, data, None), np.abs(expected), rtol=1e-6)
             state, _ = agent.update(None, state, data, 10, None)
             np.testing.assert_allclose(seen[-1], expected, rtol=1e-6)
 
 
 def seen_returns(**settings):
-    """`(state, returns) -> (state, returns inside)` of `bounded_rewards`, with the discount 0.75, and a first state."""
+    """`(state, returns) -> (state, returns inside)` of `bounded_rewards`, and a first state.
+
+    The discount is 0.75, and the last transition ends an episode.
+    """
     seen = lambda key, state, batch, num_data, next_values: (state, batch.return_)
     agent = bounded_rewards(idle(action=0)._replace(update=seen), **settings)
 
     def update(state, returns):
-        data = batch(return_=jnp.asarray(returns), bootstrap_discount=jnp.array([0.0, *[0.75] * (len(returns) - 1)]))
+        data = batch(return_=jnp.asarray(returns), bootstrap_discount=jnp.array([*[0.75] * (len(returns) - 1), 0.0]))
         return agent.update(None, state, data, 10, None)
 
     return update, agent.init(jax.random.key(0))
@@ -495,11 +480,12 @@ def seen_returns(**settings):
         ([0.0, -0.01, -0.02], 1.0),  # a search costs less than 1
         ([0.0, 0.0, -3.0], 1.0),  # most steps are free
         ([0.5, -1.5, -3.0], 1.5),  # a reward was found: only the median counts
+        ([-3.0, -1.5, 0.0], 1.5),  # only the end is free
     ],
 )
 def test_if_some_steps_cost_and_others_are_free_the_unit_is_the_cost_of_an_endless_search(first, unit):
     update, state = seen_returns(search_factor=2.0)
-    for returns in (first, [0.0, -0.003, 0.5], [0.0, -0.3, -0.5]):  # nothing changes once a reward was found
+    for returns in (first, [-0.3, -0.3, 0.0]):
         state, inside = update(state, returns)
         np.testing.assert_allclose(inside, np.array(returns) / unit, rtol=1e-6)
         assert float(state.reward_scale) == pytest.approx(unit)
@@ -534,18 +520,37 @@ def test_a_search_is_costly_as_soon_as_a_free_step_is_seen():
         np.testing.assert_allclose(inside, np.array(returns) / unit, rtol=1e-6)
 
 
-def test_a_falling_floor_also_lowers_the_hope_that_a_costly_search_needs():
+def test_each_minibatch_with_a_reward_and_a_falling_floor_lower_the_hope():
     high, state = seen_returns(search_factor=2.0)
     low, _ = seen_returns(search_factor=2.0, floor=0.25)
     for update, returns, unit in (
         (high, [0.0, -1.5, -3.0], 12.0),
         (low, [0.0, -1.5, 0.0], 12.0),  # no reward so far
-        (high, [0.0, 1.5, 0.0], 12.0),
-        (low, [0.0, 1.5, 0.0], 3.0),
+        (high, [0.0, 1.5, 0.0], 0.99 * 12.0),
+        (low, [0.0, 1.5, 0.0], 0.25 * 0.99**2 * 12.0),
+        (high, [0.0, -2.0, -2.0], 0.99**2 * 12.0),  # a reward was found, so costs change nothing
         (low, [0.0, 5.0, 0.0], 5.0),
     ):
         state, inside = update(state, returns)
         np.testing.assert_allclose(inside, np.array(returns) / unit, rtol=1e-6)
+    for _ in range(400):
+        state, _ = high(state, [0.0, 0.1, 0.0])
+    assert float(state.units.hope) == 1
+
+
+def test_the_default_agent_scales_costs_and_small_rewards_if_its_members_are_networks():
+    """The hope is 0.1/((1 − 0.99)·0.3); the floor is the cube of `reward_floor`."""
+    key, hyper = jax.random.key(0), {"prior_scale": 0.3, "reward_floor": 0.5}
+    discounts = jnp.full(2, 0.99)
+    costs = batch(return_=jnp.array([0.0, -0.2]), bootstrap_discount=discounts)  # of median 0.1
+    rewards = batch(return_=jnp.array([0.0, 0.01]), bootstrap_discount=discounts)
+    agent = make_agent("ensemble_dqn", Spaces((1,), 2), hyper, Options(hidden=(4,), num_members=2))
+    update = jax.jit(lambda state, data: agent.update(key, state, data, 10, agent.look_ahead(key, state, data))[0])
+    state = update(agent.init(key), costs)
+    assert float(state.reward_scale) == pytest.approx(0.1 / 0.01 / 0.3, rel=1e-4)
+    assert float(state.rewarded) == 0
+    assert float(update(state, rewards).reward_scale) == pytest.approx(0.99 * 0.125 * 0.1 / 0.01 / 0.3, rel=1e-4)
+    assert float(update(agent.init(key), rewards).reward_scale) == pytest.approx(0.125)
 
 
 def test_the_noise_on_rewards_is_fixed_in_a_run_and_independent_between_runs():

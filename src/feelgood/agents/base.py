@@ -31,7 +31,7 @@ class AgentState(NamedTuple):
         `fitted_bounds`.
       rewarded: share of transitions with a reward other than 0, a moving average; empty if the agent does not record
         it. See `mixed_horizons`.
-      endless_cost: cost of an episode that never ends if every step has a cost, 0 if this is not so, −1 before
+      endless_cost: cost of an episode that never ends if every step has the same cost, 0 if this is not so, −1 before
         the first minibatch; empty if the agent leaves such costs as they are. See `without_step_cost`.
       noise_slot: uint32, number added to the slots of transitions, by which the noise on their rewards is drawn; empty
         if the agent has no such noise. See `own_reward_noise`.

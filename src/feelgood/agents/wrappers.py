@@ -114,6 +114,11 @@ def _learns_from(
     )
 
 
+def _has_free_steps(batch: Any) -> Array:
+    """Whether some step that does not end an episode has the return 0."""
+    return jnp.any((batch.return_ == 0) & (batch.bootstrap_discount > 0))
+
+
 class Units(NamedTuple):
     """What the unit of returns depends on, see `bounded_rewards`.
 
@@ -146,9 +151,10 @@ def bounded_rewards(
     - 1/`largest_loss` of the largest loss so far: losses do not end exploration, and rewards of −1 per step are common
       next to larger penalties, so only very large losses are scaled.
 
-    The largest return so far may be 0, while most steps of a minibatch have losses, of median c: some steps cost, and
-    others are free. Then all draws would agree that free steps are best, unless a prior promises as much as a search
-    costs. So h is at least `search_factor`·c/(1 − discount). `values` are in the unit of the returns.
+    If some steps are free, most steps of a minibatch have losses, of median c, and no return was positive so far, all
+    draws would agree that free steps are best, unless a prior promises as much as a search costs. So h is then at least
+    `search_factor`·c/(1 − discount), with a horizon of at most 1,000 steps. Each minibatch with a positive return
+    lowers h by 1%, to 1 at least. `values` are in the unit of the returns, once the network has learnt in this unit.
 
     Examples:
       >>> import jax.numpy as jnp
@@ -165,12 +171,14 @@ def bounded_rewards(
         return agent.init(key)._replace(reward_scale=jnp.ones(()), units=jax.tree.map(jnp.float32, Units()))
 
     def scaled(state: AgentState, batch: Any) -> tuple[AgentState, Any]:
-        before, losses = state.units, -batch.return_
-        largest = jnp.maximum(before.largest_return, jnp.max(batch.return_))
+        before, losses, gain = state.units, -batch.return_, jnp.max(batch.return_)
+        largest = jnp.maximum(before.largest_return, gain)
         worst = jnp.maximum(before.largest_loss, jnp.max(losses))
         usual = jnp.maximum(before.usual_loss, jnp.median(losses))
         search = search_factor * usual / jnp.maximum(1 - jnp.max(batch.bootstrap_discount), 1e-3)
-        hope = jnp.where(largest == 0, jnp.maximum(before.hope, search), before.hope)
+        is_search = _has_free_steps(batch) & (largest <= 0)
+        hope = jnp.where(is_search, jnp.maximum(before.hope, search), before.hope)
+        hope = jnp.where(gain > 0, jnp.maximum(0.99 * hope, 1), hope)
         hoped = hope * jnp.where(largest > 0, floor, 1.0)
         unit = jnp.max(jnp.stack([largest, hoped, usual, worst / largest_loss]))
         state = state._replace(reward_scale=unit, units=Units(hope, largest, worst, usual))
@@ -180,17 +188,16 @@ def bounded_rewards(
 
 
 def without_step_cost(agent: Agent) -> Agent:
-    """Replaces a cost of every step by a reward for the end of the episode; the optimal policy is the same.
+    """Replaces a constant cost per step by a reward for the end of the episode; the optimal policy is the same.
 
-    If every step costs about c, values are far below 0 where the agent has been and near 0 where it has not. A network
+    If every step costs c, values are far below 0 where the agent has been and near 0 where it has not. A network
     also lowers the values of states nearby, and the search for the end becomes a matter of luck. So values are measured
     from the worst case, an episode that never ends, and in units of its cost s = c/(1 − γ): Q' = Q/s + 1. The Bellman
     equation of Q' has the return R/s + 1 − B in place of R, where B is the bootstrap discount. It is 0 for a step of
     cost c and about 1 for the end: a task with a sparse reward, which the priors explore.
 
-    The cost c is the median loss of the first minibatch, if it is positive and at least 9 in 10 transitions have a loss
-    between half of it and one and a half times as much. Otherwise the agent is unchanged. `values` are in the unit of
-    the returns.
+    The cost c is the return that at least 9 in 10 transitions of the first minibatch have, if it is negative. Otherwise
+    the agent is unchanged. `values` are in the unit of the returns.
 
     Examples:
       >>> import jax.numpy as jnp
@@ -210,7 +217,7 @@ def without_step_cost(agent: Agent) -> Agent:
 
     def replaced(state: AgentState, batch: Any) -> tuple[AgentState, Any]:
         usual = jnp.median(batch.return_)
-        is_usual = jnp.abs(batch.return_ - usual) <= jnp.abs(usual) / 2
+        is_usual = batch.return_ == usual
         discount = jnp.max(jnp.where(is_usual, batch.bootstrap_discount, 0))
         has_cost = (usual < 0) & (jnp.mean(is_usual) >= 0.9) & (discount < 1)
         first = jnp.where(has_cost, -usual / (1 - discount), 0.0)
@@ -232,8 +239,8 @@ def mixed_horizons(agent: Agent, powers: Array) -> Agent:
     Members with short horizons soon forget optimism about loops without reward; members with long ones look far. If
     rewards are frequent, such loops do not exist, and short horizons prefer another policy than the longest one. So the
     power is c_m^(1 − ρ), where ρ is the share of transitions with a reward other than 0, a moving average over a
-    hundred minibatches. If every step has a reward, all members have the full horizon. A minibatch whose largest return
-    is 0 counts as one without rewards: if costs can be avoided, loops of free steps remain.
+    hundred minibatches. If every step has a reward, all members have the full horizon. A minibatch with free steps and
+    without a positive return counts as one without rewards: if costs can be avoided, loops of free steps remain.
 
     Args:
       agent: the agent of an ensemble.
@@ -261,7 +268,8 @@ def mixed_horizons(agent: Agent, powers: Array) -> Agent:
 
     def update(key, state, batch, num_data, next_values):
         moved, info = agent.update(key, state, with_horizons(state, batch), num_data, next_values)
-        share = jnp.where(jnp.max(batch.return_) == 0, 0, jnp.mean(batch.return_ != 0))
+        is_unrewarded = _has_free_steps(batch) & (jnp.max(batch.return_) <= 0)
+        share = jnp.where(is_unrewarded, 0, jnp.mean(batch.return_ != 0))
         return moved._replace(rewarded=state.rewarded + (share - state.rewarded) / 100), info
 
     def priorities(key, state, batch, next_values):

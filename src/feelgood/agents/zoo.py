@@ -283,10 +283,11 @@ def ensemble_dqn(spaces: Spaces, hyper: Hyper, options: Options) -> Agent:
     reward; those with long ones explore deeply.
     The gap between the best and other actions is widened by up to `action_gap` times the value, so that errors of
     approximation seldom change the greedy action. The replay is shared. As long as all rewards are 0, half of the
-    episodes are random (`restless`). A cost of every step becomes a reward for the end (`without_step_cost`). Rewards
-    are divided by a unit (`bounded_rewards`): at first the largest reward so far but at least 1, or, if some steps cost
-    and others are free, what an endless search costs; once a reward was found, this least unit falls with the cube of
-    `reward_floor`. Loose bounds of observations are tightened to the values observed (`fitted_bounds`).
+    episodes are random (`restless`). A constant cost per step becomes a reward for the end (`without_step_cost`).
+    Returns are divided by a unit (`bounded_rewards`): the largest reward so far, but at least 1, and as long as only
+    costs were found that can be avoided, such that a prior promises what an endless search costs. Once a reward was
+    found, the least unit falls with the cube of `reward_floor`. Loose bounds of observations are tightened to the
+    values observed (`fitted_bounds`).
 
     One-hot observations share no features. If there are 32 or more, members are tables: a value for each observation
     and action, with independent normal priors, learnt at rates that fall with visits to at most `table_rate`

@@ -324,6 +324,39 @@ def test_a_policy_of_environments_of_your_own_is_loaded_with_their_maker(outside
     assert feelgood.load_policy(tmp_path, environment=levers).evaluate(3).tolist() == [3.0] * 3
 
 
+@pytest.mark.parametrize("stage", ["training", "beginning"])
+def test_a_stop_returns_the_results_of_finished_seeds_and_of_a_run_in_progress(stage, monkeypatch):
+    from feelgood.training import external
+
+    def stop(seed, row):
+        if (seed, row["step"], stage) == (1, 80, "training"):
+            signal.raise_signal(signal.SIGINT)
+
+    class Run(external.Run):
+        def __init__(self, environment, steps, config, hyper, seed, *rest):
+            if (seed, stage) == (1, "beginning"):
+                raise KeyboardInterrupt
+            super().__init__(environment, steps, config, hyper, seed, *rest)
+
+    monkeypatch.setattr(external, "Run", Run)
+    options = {"hidden": (8,)}
+    with pytest.raises(Interrupted) as stopped:
+        feelgood.train(
+            "dqn", levers, num_steps=2000, seeds=(0, 1), callback=stop, evaluation_period=40, options=options, **SMALL
+        )
+    so_far = stopped.value.so_far
+    steps = {seed: list(rows["step"]) for seed, rows in so_far.curve.groupby("seed")}
+    assert steps[0] == list(range(0, 2001, 40))
+    ends = [policy.training["step"] for policy in so_far.policies]
+    assert ends[0] == 2000
+    if stage == "beginning":
+        assert (len(ends), list(steps)) == (1, [0])
+    else:
+        assert steps[1][:3] == [0, 40, 80]
+        assert 80 <= ends[1] < 2000
+        assert len(so_far.best_policies) == 2
+
+
 @pytest.mark.slow
 def test_functional_environments_train_as_batches_of_runs_do(inside):
     make = lambda spaces, hyper: make_agent("dqn", spaces, hyper)

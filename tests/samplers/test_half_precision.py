@@ -88,7 +88,7 @@ def test_exact_draws_in_half_precision_have_the_posterior_as_their_law(dtype):
 @pytest.mark.parametrize(
     "sampler",
     [
-        pytest.param(samplers.mala(0.005), marks=pytest.mark.slow),  # it is hmc with one step
+        samplers.mala(0.005),
         samplers.hmc(0.05, 3),
         samplers.proximal(5e-6),
     ],

@@ -292,6 +292,16 @@ def test_a_policy_of_a_run_without_schedules_is_read(tmp_path):
     np.testing.assert_array_equal(load_policy(tmp_path).values(seen), policy.values(seen))
 
 
+def test_a_policy_from_before_a_hyper_parameter_that_acting_does_not_use_is_read(tmp_path):
+    policy = untrained("ensemble_dqn")
+    save_policy(tmp_path, policy)
+    hyper = {name: value for name, value in policy.hyper.items() if not name.startswith("reward_floor")}
+    assert len(hyper) < len(policy.hyper)
+    tamper(tmp_path, hyper=hyper)
+    seen = np.linspace(-1, 1, 8).reshape(4, 2)
+    np.testing.assert_array_equal(load_policy(tmp_path).values(seen), policy.values(seen))
+
+
 def test_a_policy_reads_whole_numbers_as_one_hot_vectors_also_without_its_environment(tmp_path):
     policy = untrained(origin=Origin("gym", "FrozenLake-v1"))
     expected = values(policy.state, np.eye(16))

@@ -193,10 +193,13 @@ def train_external(
     def take(seed: int, outcome: Outcome) -> None:
         rows.extend(row(seed, point) for point in outcome.curve)
         training = {"seed": seed, **asdict(config)}
-        last.append(spec.policy(outcome.agent, environment, origin, training))
+        last.append(spec.policy(outcome.agent, environment, origin, {**training, "step": outcome.step}))
         best.append(spec.policy(outcome.best, environment, origin, {**training, "step": outcome.best_step}))
 
-    result = lambda: Result(pd.DataFrame(rows), tuple(last), tuple(best))
+    def result() -> Result:
+        columns = None if rows else [*about, "seed", "step", "return", "random_return"]
+        return Result(pd.DataFrame(rows, columns=columns), tuple(last), tuple(best))
+
     for seed in seeds:
         try:
             outcome = train(
@@ -213,8 +216,9 @@ def train_external(
                 tick=partial(tick, seed),
                 say=say,
             )
-        except Interrupted as stop:
-            take(seed, stop.so_far)
+        except KeyboardInterrupt as stop:  # not only in the loop of a run, but also while it begins or ends
+            if isinstance(stop, Interrupted):
+                take(seed, stop.so_far)
             raise Interrupted(result()) from None
         take(seed, outcome)
     return result()

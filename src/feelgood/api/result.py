@@ -96,12 +96,25 @@ class Result:
         store.write_table(folder / "curves.parquet", self.curve)
         paths = [folder / "curves.parquet", *style.save(self.plot(), folder / "curves")]
         runs = self.curve[["environment", "agent", "seed"]].drop_duplicates()
+        if len(runs) == 1:
+            return paths + self.save_policies(folder)
         several = len(runs.drop_duplicates(["environment", "agent"])) > 1
         for kind, policies in (("policy", self.policies), ("best_policy", self.best_policies)):
             for run, policy in zip(runs.itertuples(), policies, strict=False):
                 place = folder / kind / pair_name(run.agent, run.environment) if several else folder / kind
-                paths += save_policy(place / f"seed-{run.seed}" if len(runs) > 1 else place, policy)
+                paths += save_policy(place / f"seed-{run.seed}", policy)
         return paths
+
+    def save_policies(self, folder: str | Path) -> list[Path]:
+        """Writes the policies of the first run to `policy/` and `best_policy/`.
+
+        Returns:
+          The files.
+        """
+        first = {"policy": self.policies[:1], "best_policy": self.best_policies[:1]}
+        return [
+            path for kind, some in first.items() for each in some for path in save_policy(Path(folder) / kind, each)
+        ]
 
 
 def merged(results: Sequence[Result]) -> Result:

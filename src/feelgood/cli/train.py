@@ -216,8 +216,8 @@ def run(options: TrainOptions) -> list[str]:
                 try:
                     results.append(train_external(job, checkpoint / folder, report, print_line, tick))
                 except Interrupted as stop:
-                    if len(jobs) * len(seeds) == 1 and len(stop.so_far.curve):
-                        stop.so_far.save(options.output)
+                    if len(jobs) * len(seeds) == 1:
+                        stop.so_far.save_policies(options.output)
                     raise
         result = merged(results)
         paths = result.save(options.output)

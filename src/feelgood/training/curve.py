@@ -132,8 +132,8 @@ class CurveRecorder:
 
     def points(self) -> list[Point]:
         """All points so far whose evaluation is not in progress."""
-        waiting = set(self.unevaluated_steps())
-        return [_point(row) for row in self.rows if not np.isnan(row[0]) and int(row[0]) not in waiting]
+        ended = [row for i, row in enumerate(self.rows) if i not in self._evaluations]
+        return [_point(row) for row in ended if not np.isnan(row[0])]
 
 
 def _point(row: np.ndarray) -> Point:

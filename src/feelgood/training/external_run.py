@@ -50,6 +50,7 @@ class Outcome(NamedTuple):
       seconds: time by part of the loop ("receive", "act", "learn", "rest", and "total") since this process began the
         run; and the mean time that the groups' threads spent "waiting" for actions and "stepping" environments.
       num_steps: environment steps in that time.
+      step: environment steps in all.
     """
 
     curve: list[Point]
@@ -58,6 +59,7 @@ class Outcome(NamedTuple):
     best_step: int
     seconds: dict[str, float]
     num_steps: int
+    step: int
 
 
 _PARTS = ("receive", "act", "learn", "rest")
@@ -248,10 +250,9 @@ class Run:
                 t4 = lap()
                 for part, spent in zip(seconds, (t1 - t0, t2 - t1, t3 - t2, t4 - t3), strict=True):
                     seconds[part] += spent
+            self._collect()
             if stop.is_set():
-                if self.journal is not None:
-                    self._checkpoint()
-                    self.journal.flush()
+                self._keep_end()
                 raise Interrupted(self._outcome(first_turn, seconds))
             self._keep_end()  # before waiting for the last evaluations
             while self.curve.is_waiting() and not stop.is_set():
@@ -272,7 +273,7 @@ class Run:
             ours[name] = float(np.mean([getattr(group, f"seconds_{name}") for group in self.groups]))
         num_steps = (self.counters.turns - first_turn) * self.config.num_lanes
         best_step, best = self.curve.best or (self.step, policy_of(self.agent))
-        return Outcome(self.curve.points(), self.agent, best, best_step, {**seconds, **ours}, num_steps)
+        return Outcome(self.curve.points(), self.agent, best, best_step, {**seconds, **ours}, num_steps, self.step)
 
     def _collect(self) -> None:
         """Takes in finished evaluations, and reports the first that was cut off."""

@@ -183,8 +183,10 @@ def load_policy(
         if about["agent"] == OWN:
             raise ValueError(f"policy {folder} needs your own agent; pass make_agent to load_policy")
         make_agent = zoo_agent(about["agent"], options)
+        own = ZOO[about["agent"]].hyper
+        hyper = {name: own[name] for name in _LATER & own.keys()} | hyper
         # Policies of runs with a constant hyper-parameter have no end of its schedule.
-        missing = sorted(each for each in ZOO[about["agent"]].hyper.keys() - hyper.keys() if not each.endswith("_end"))
+        missing = sorted(each for each in own.keys() - hyper.keys() if not each.endswith("_end"))
         if missing:
             raise ValueError(f"policy {folder} does not fit agent {about['agent']!r}: it lacks {', '.join(missing)}")
     environment = _environment(folder, origin, about, allow_import) if environment is None else as_external(environment)
@@ -231,6 +233,10 @@ def _environment(folder: Path, origin: Origin, about: Mapping[str, Any], allow_i
         return environment
     space = gymnasium.spaces.Box(0, 1, tuple(one_hot)) if frames.get("has_arrays") else None
     return environment._replace(decode=one_hot_decoder(one_hot), is_one_hot=True, space=space)
+
+
+# Hyper-parameters that acting does not use, and that policies saved before they existed do not have.
+_LATER = {"reward_floor"}
 
 
 def _as_now(about: dict[str, Any]) -> dict[str, Any]:

@@ -139,7 +139,9 @@ def games_table(ours, published):
         final, final_half = interval(per_seed(theirs)["last_5"])
         reached = {seed: first_reach(run, final) for seed, run in by_seed.items()}
         reached = [f"{millions(frame)} (seed {seed})" for seed, frame in reached.items() if frame is not None]
-        place = "above" if mean > there + there_half else "below" if mean < there - there_half else "within"
+        # Our own interval exists from three seeds on; it must not contain the published mean either.
+        margin = max(there_half, half) if len(longest) >= 3 else there_half
+        place = "above" if mean > there + margin else "below" if mean < there - margin else "within"
         done = "done" if min(run["frame"].max() for run in longest) >= BUDGET else "partial"
         rows.append(
             [

@@ -250,9 +250,11 @@ class Run:
                 t4 = lap()
                 for part, spent in zip(seconds, (t1 - t0, t2 - t1, t3 - t2, t4 - t3), strict=True):
                     seconds[part] += spent
-            self._collect()
             if stop.is_set():
-                self._keep_end()
+                self._collect()
+                if self.journal is not None:
+                    self._checkpoint()
+                    self.journal.flush()
                 raise Interrupted(self._outcome(first_turn, seconds))
             self._keep_end()  # before waiting for the last evaluations
             while self.curve.is_waiting() and not stop.is_set():

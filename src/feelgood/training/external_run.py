@@ -62,10 +62,6 @@ class Outcome(NamedTuple):
     step: int
 
 
-_PARTS = ("receive", "act", "learn", "rest")
-"""The parts of a turn of the loop."""
-
-
 class _Counters(NamedTuple):
     """Counts so far: turns of the loop, gradient steps, seconds, and resets of all environments."""
 
@@ -229,7 +225,8 @@ class Run:
 
     def go(self) -> Outcome:
         """Runs to the end of the budget."""
-        first_turn, lap, seconds = self.counters.turns, time.monotonic, dict.fromkeys(_PARTS, 0.0)
+        first_turn, lap = self.counters.turns, time.monotonic
+        seconds = dict.fromkeys(("receive", "act", "learn", "rest"), 0.0)
         self._begin()
         self.ticked = lap(), self.step
         if self.counters.turns == 0:

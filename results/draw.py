@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent
 def exploration():
     """DeepSea and the N-chain side by side, and the N-chain alone."""
     runs = pd.read_csv(FOLDER / "deep_sea" / "episodes.csv")
-    runs = runs[(runs["setting"] == "E") & (runs["environment"] == "deep_sea") & (runs["mapping"] == "fixed")]
+    runs = runs[(runs["setting"] == "H") & (runs["environment"] == "deep_sea") & (runs["mapping"] == "fixed")]
     lines = {}
     for network, own in runs.groupby("network"):
         (sea,) = deepsea.deepsea(tables.summarise(own)).panels

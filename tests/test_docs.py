@@ -216,7 +216,7 @@ def check_study(name: str, words: list[str]) -> None:
     from feelgood.agents import ZOO
     from feelgood.cli.run import study_options
     from feelgood.studies import cells
-    from feelgood.studies.external_runs import defaults, is_external
+    from feelgood.studies.sweep import defaults, is_external
 
     study = by_tyro(study_options(name), words)
     if name == "sweep" and study is not None:

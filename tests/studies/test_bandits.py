@@ -13,7 +13,7 @@ from feelgood.bandits.feel_good import Past
 from feelgood.figures.style import LOOKS, label
 from feelgood.report import kinds
 from feelgood.studies.bandits import algorithms, figures, parts, released, study, tables
-from feelgood.studies.seeds import tuning_range
+from feelgood.studies.options import tuning_range
 
 
 def test_every_name_can_be_made_on_every_problem_that_it_suits():

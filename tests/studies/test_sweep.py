@@ -14,10 +14,9 @@ from feelgood import api
 from feelgood.studies import cells, sweep
 from feelgood.studies.cells import Cell
 from feelgood.studies.engine import carry_out, local
-from feelgood.studies.external_runs import run_task
 from feelgood.studies.nchain.study import GRIDS
-from feelgood.studies.seeds import FIRST_TUNING_SEED
-from feelgood.studies.sweep import SweepStudy
+from feelgood.studies.options import FIRST_TUNING_SEED
+from feelgood.studies.sweep import SweepStudy, run_task
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from feelgood.figures.chart import Chart
 from feelgood.figures.curves import aggregates, efficiency, learning_curves, profiles
 from feelgood.runs.store import fingerprint, load_results, read_manifest
 from feelgood.studies.atari.charts import sensitivity_curves
-from feelgood.studies.bsuite.charts import scores
-from feelgood.studies.deepsea.charts import deepsea
+from feelgood.studies.bsuite import scores
+from feelgood.studies.deepsea.tables import chart as deepsea
 from feelgood.studies.nchain.charts import frontier, lengths, sensitivity, sweep
 from feelgood.studies.regret.charts import budget, complexity, errors, regret_exponents
 from feelgood.studies.samplers.charts import distances
@@ -41,7 +41,7 @@ MAKERS = {
     "sensitivity": _maker("sensitivity", "agent parameter value score score_ci length seeds", sensitivity),
     "frontier": _maker("frontier", "agent length budget seeds seeds_at_9", frontier),
     "deepsea": _maker("summary", "environment agent size median low high budget_episodes", deepsea),
-    "bsuite": _maker("scores", "experiment agent score", scores),
+    "bsuite": _maker("scores", "experiment agent score", scores.chart),
     "sweep": _maker("sweep", "score", sweep),
     "distances": _maker("distances", "sampler step distance floor", distances),
     "exponents": _maker("exponents", "algorithm dimension horizon seed episode regret", regret_exponents),

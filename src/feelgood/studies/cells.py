@@ -14,8 +14,7 @@ from typing import Any
 
 from feelgood.checks import check_choice, check_count
 from feelgood.studies.engine import Task, task_of
-from feelgood.studies.options import grouped, read_options
-from feelgood.studies.seeds import FIRST_TUNING_SEED, SeedOptions
+from feelgood.studies.options import FIRST_TUNING_SEED, SeedOptions, grouped, read_options
 
 OPTIMUM = 10.0
 """Return of the best policy on the N-chain."""

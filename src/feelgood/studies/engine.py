@@ -8,20 +8,17 @@ Tasks are pure: workers write no tables, and the main process writes each table 
 stopped or lost continues from its checkpoint, or runs again from its seeds.
 """
 
-import importlib.util
 import shutil
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from multiprocessing import connection
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from feelgood.checks import check_choice, check_count
-from feelgood.studies.options import grouped
+from feelgood.studies.options import EngineOptions
 from feelgood.studies.worker import Worker
 
 
@@ -59,36 +56,10 @@ class Engine(NamedTuple):
     facts: dict[str, list[str]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineOptions:
-    """Where a study runs; its results do not depend on these options."""
-
-    engine: Literal["local", "ray"] = grouped("engine", "local")
-    """local: run on this machine. ray: run independent tasks in parallel on a Ray cluster (needs the extra ray)."""
-    ray_address: str = grouped("engine", "")
-    """Address of the Ray cluster; empty for the value of RAY_ADDRESS, or a new cluster on this machine."""
-    num_processes: int = grouped("engine", 1)
-    """Number of tasks that run in parallel with the engine local, each in its own process."""
-
-    def __post_init__(self):
-        check_choice("engine", self.engine, ("local", "ray"))
-        check_count("num_processes", self.num_processes)
-        if self.num_processes > 1 and self.engine != "local":
-            raise ValueError(f"num_processes must be 1 with the engine {self.engine!r}, got {self.num_processes}")
-        if self.ray_address and self.engine != "ray":
-            raise ValueError(f"ray_address must be left out with the engine {self.engine!r}, got {self.ray_address!r}")
-        if self.engine == "ray" and importlib.util.find_spec("ray") is None:
-            raise ValueError("engine 'ray' needs a package that is not installed: pip install 'feelgood[ray]'")
-
-
 def carry_out(plans: Sequence[Plan], folder: Path, engine: Engine, done: Callable[[str], None] = lambda _: None):
-    """Runs plans and returns their results, in order.
+    """Runs plans on an engine and returns their results, in order.
 
-    Args:
-      plans: generators that yield tasks and receive their tables.
-      folder: folder of the tables; existing tables are not computed again.
-      engine: engine that runs the tasks.
-      done: called with the name of the last task of each finished plan.
+    Existing tables in `folder` are not computed again. `done` is called with the last task's name of a finished plan.
     """
     from feelgood.runs import store
     from feelgood.runs.machine import describe_code
@@ -96,16 +67,12 @@ def carry_out(plans: Sequence[Plan], folder: Path, engine: Engine, done: Callabl
     results: list[Any] = [None] * len(plans)
     waiting = deque(range(len(plans)))
     asked: dict[int, Sequence[Task]] = {}
-    missing: dict[int, set[str]] = {}
-    ready: deque[int] = deque()
-    users: dict[str, list[int]] = {}
     under_way: dict[str, Any] = {}
-    code = describe_code()
+    code, ready = describe_code(), set[str]()  # files of the tables that exist
     found: dict[str, dict[str, Any]] = {}
 
     def read(task: Task) -> Any:
-        table, about = store.read_with_facts(folder / task.file)
-        found[task.file] = about
+        table, found[task.file] = store.read_with_facts(folder / task.file)
         return table
 
     def advance(i: int, tables: list[Any] | None) -> None:
@@ -116,31 +83,27 @@ def carry_out(plans: Sequence[Plan], folder: Path, engine: Engine, done: Callabl
             last = asked.pop(i, ())
             done(last[-1].name if last else "")
             return
-        missing[i] = {task.file for task in asked[i] if not (folder / task.file).exists()}
-        if not missing[i]:
-            ready.append(i)
         for task in asked[i]:
-            if task.file in missing[i]:
-                users.setdefault(task.file, []).append(i)
-                if task.file not in under_way:
-                    under_way[task.file] = engine.submit(task)
+            if task.file in under_way or task.file in ready:
+                continue
+            if (folder / task.file).exists():
+                ready.add(task.file)
+            else:
+                under_way[task.file] = engine.submit(task)
 
     while waiting or asked:
         while waiting and len(asked) < engine.num_plans:
             advance(waiting.popleft(), None)
-        while ready:
-            i = ready.popleft()
+        able = [i for i, tasks in asked.items() if ready.issuperset(task.file for task in tasks)]
+        for i in able:
             advance(i, [read(task) for task in asked[i]])
-        if not under_way:
+        if able or not under_way:
             continue
         position, table = engine.first(list(under_way.values()))
         file = list(under_way)[position]
         del under_way[file]
         store.write_table(folder / file, table, code)
-        for i in users.pop(file):
-            missing[i].discard(file)
-            if not missing[i]:
-                ready.append(i)
+        ready.add(file)
         kept = checkpoint_of(folder, file)
         for path in (kept, kept.with_name(f"{kept.name}.previous")):
             path.unlink(missing_ok=True)
@@ -168,35 +131,28 @@ def _flag_other_code(
 def run_plans(
     options: EngineOptions, plans: Sequence[Plan], output: Path, facts: dict[str, Any], *, title: str = ""
 ) -> list[Any]:
-    """Runs the plans of a study on the engine of its options, with a progress bar.
+    """Runs the plans of a study on the engine of its options, with a progress bar; see `carry_out`.
 
-    Args:
-      options: options of the study.
-      plans: see `carry_out`.
-      output: the study's folder; tables are stored in its subfolder `cells`.
-      facts: receives the engine's facts, see `store.recorded`.
-      title: title of a bar that counts plans; empty if local tasks have their own bars.
+    Tables are stored in `output`/cells, and `facts` receives the engine's facts, see `store.recorded`. `title` is that
+    of a bar that counts plans; it is empty if local tasks have their own bars.
     """
     from feelgood.runs.progress import bar
 
     folder = output / "cells"
-    with bar() as progress, _engine(options, folder, progress) as engine:
-        title = title or {"local": "", "ray": "on Ray"}[options.engine]
-        with progress.count(title, len(plans)) if title else nullcontext(lambda _: None) as done:
-            results = carry_out(plans, folder, engine, done)
+    with bar() as progress, ExitStack() as stack:
+        if options.engine == "ray":
+            from feelgood.studies.cluster import on_ray
+
+            engine, title = stack.enter_context(on_ray(folder, options.ray_address)), title or "on Ray"
+        elif options.num_processes > 1:
+            engine = stack.enter_context(in_processes(folder, progress, options.num_processes))
+        else:
+            engine = local(folder, progress)
+        done = stack.enter_context(progress.count(title, len(plans))) if title else lambda _: None
+        results = carry_out(plans, folder, engine, done)
         for name, values in engine.facts.items():
             facts[name] = sorted({*facts.get(name, ()), *values})
     return results
-
-
-def _engine(options: EngineOptions, folder: Path, progress: Any) -> AbstractContextManager[Engine]:
-    if options.engine == "ray":
-        from feelgood.studies import cluster
-
-        return cluster.on_ray(folder, options.ray_address)
-    if options.num_processes > 1:
-        return in_processes(folder, progress, options.num_processes)
-    return nullcontext(local(folder, progress))
 
 
 def checkpoint_of(folder: Path, file: str) -> Path:
@@ -217,8 +173,7 @@ def local(folder: Path, progress: Any) -> Engine:
 def in_processes(folder: Path, progress: Any, num_processes: int) -> Iterator[Engine]:
     """Runs up to `num_processes` tasks at a time, each in its own process, with checkpoints in `folder`.
 
-    This is useful if one task does not use the whole machine, as on Atari. After Ctrl-C or a failed task, the other
-    tasks write their checkpoints and stop.
+    After Ctrl-C or a failed task, the other tasks write their checkpoints and stop.
     """
     from feelgood.signals import Interrupted, stop_on_signal
 
@@ -271,10 +226,7 @@ def task_of(name: str, digest: str, run: Callable[..., Any]) -> Task:
 
 
 def short_table(name: str, facts: Any, make: Callable[..., Any], *arguments: Any) -> Plan:
-    """A plan of one short task: the table `make(*arguments)`, stored under its name and a hash of `facts`.
-
-    It is computed in one go, without a progress bar or a checkpoint.
-    """
+    """A plan of one task without a checkpoint: the table `make(*arguments)`, named by a hash of `facts`."""
     from feelgood.runs.store import fingerprint
 
     (made,) = yield [Task(name, f"{name}-{fingerprint(facts)}.parquet", partial(_make, make, *arguments))]
@@ -282,5 +234,4 @@ def short_table(name: str, facts: Any, make: Callable[..., Any], *arguments: Any
 
 
 def _make(make: Callable[..., Any], *arguments: Any) -> Any:
-    *own, _, _ = arguments  # the progress bar and the path of a checkpoint
-    return make(*own)
+    return make(*arguments[:-2])  # the others are the progress bar and the path of a checkpoint

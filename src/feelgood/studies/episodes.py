@@ -9,8 +9,7 @@ from typing import Any
 
 from feelgood.checks import check_count
 from feelgood.pairs import read_numbers, read_values
-from feelgood.studies.options import check_agents, grouped, read_options
-from feelgood.studies.seeds import SeedOptions
+from feelgood.studies.options import SeedOptions, check_agents, grouped, read_options
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from feelgood.studies.engine import Plan, run_plans
-from feelgood.studies.seeds import tuning_range
+from feelgood.studies.options import tuning_range
 
 
 def run_parts(

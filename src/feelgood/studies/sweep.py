@@ -1,21 +1,23 @@
 """A sweep: a grid search for one agent in one environment by successive halving.
 
 The winner's score on its tuning seeds is the largest of many noisy means, and so too high on average. The winner is
-therefore run again on fresh seeds, and both scores are reported.
+therefore run again on fresh seeds, and both scores are reported. On an external environment each run is a task with the
+settings of `feelgood train`.
 """
 
 import itertools
 import math
+import re
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from feelgood.checks import check_choice, check_count
 from feelgood.pairs import grid_points, read_lists
 from feelgood.studies.cells import Cell, CellOptions, check_budget, environment_by_name, one_table
-from feelgood.studies.engine import Plan, run_plans
-from feelgood.studies.external_runs import defaults, external_table, is_external
+from feelgood.studies.engine import Plan, Task, run_plans
 from feelgood.studies.nchain.study import GRIDS, best, tune, tuning_seeds
 from feelgood.studies.options import check_options, grouped, read_options
 from feelgood.studies.output import figure_files, markdown_table, plus_minus, write_files
@@ -164,3 +166,67 @@ def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10
 
 def _seeds(count: int, kind: str) -> str:
     return f"{count} {kind} {'seed' if count == 1 else 'seeds'}"
+
+
+# Runs on external environments.
+
+
+def is_external(name: str) -> bool:
+    """Whether a name is one of Gymnasium, such as CartPole-v1 or module:Name-v0, or of an Atari game.
+
+    Examples:
+      >>> [is_external(name) for name in ("CartPole-v1", "atari:venture", "cart_pole", "nchain-25")]
+      [True, True, False, False]
+    """
+    return ":" in name or re.search(r"-v\d+$", name) is not None
+
+
+@cache
+def defaults(environment: str, agent: str, num_steps: int, options: tuple[str, ...]) -> Any:
+    """A `feelgood.api.Job` with the defaults of `feelgood train`.
+
+    Raises:
+      ValueError: if the environment cannot be made.
+    """
+    from feelgood.api import prepare
+
+    return prepare(agent, environment, options=read_options(options), config={"num_steps": num_steps})
+
+
+def external_table(cell: Cell) -> Generator[Sequence[Task], list, Any]:
+    """Part of a plan: runs every point of a cell on every seed; returns a table in the form of `cells.tables_of`."""
+    import pandas as pd
+
+    runs = [(i, replace(cell, points=[point], seeds=[s])) for i, point in enumerate(cell.points) for s in cell.seeds]
+    tables = yield [run_task(run) for _, run in runs]
+    return pd.concat([table.assign(point=i) for (i, _), table in zip(runs, tables, strict=True)], ignore_index=True)
+
+
+def run_task(cell: Cell) -> Task:
+    """The task of a cell of one run; the file name holds a hash of everything that the run depends on."""
+    from feelgood.api import pair_name
+    from feelgood.runs.store import fingerprint
+
+    (point,), (seed,) = cell.points, cell.seeds
+    settings = defaults(cell.environment, cell.agent, cell.num_steps, cell.options).settings
+    digest = fingerprint({**settings, "hyper": {**settings["hyper"], **point}}, seed)
+    file = f"{pair_name(cell.agent, cell.environment)}-{cell.stage}-seed-{seed}-{digest}.parquet"
+    return Task(f"{cell.name} {_point_text(point)}", file, partial(_run, cell))
+
+
+def _point_text(point: Mapping[str, float]) -> str:
+    return " ".join(f"{name}={value:g}" for name, value in point.items())
+
+
+def _run(cell: Cell, progress: Any, checkpoint: Path | None):
+    """Trains one run; returns its curve."""
+    import sys
+
+    from feelgood.api import prepare, train_external
+    from feelgood.runs.progress import follow
+
+    (point,), config = cell.points, {"num_steps": cell.num_steps}
+    job = prepare(cell.agent, cell.environment, cell.seeds, point, read_options(cell.options), config=config)
+    folder = None if checkpoint is None else checkpoint.with_suffix("")  # a run needs a folder
+    with follow(progress, f"{cell.name} {_point_text(point)}", job.seeds, cell.num_steps) as (report, tick):
+        return train_external(job, folder, report, lambda text: print(text, file=sys.stderr), tick).curve

@@ -21,8 +21,7 @@ from feelgood.runs import store
 from feelgood.studies.atari import runs as atari_runs
 from feelgood.studies.atari import study as atari
 from feelgood.studies.atari.paper import AGENTS, GAMES, PAPER_SCORES
-from feelgood.studies.atari.presets import PRESETS
-from feelgood.studies.atari.study import AtariStudy
+from feelgood.studies.atari.study import PRESETS, AtariStudy
 from feelgood.training import Interrupted
 from feelgood.training.config import ExternalConfig
 from feelgood.training.external import Point

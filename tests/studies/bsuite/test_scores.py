@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feelgood.studies.bsuite.charts import scores as chart_of
 from feelgood.studies.bsuite.experiments import EXPERIMENTS, LOGGED, read_ids
 from feelgood.studies.bsuite.scores import as_markdown, score, summarise
+from feelgood.studies.bsuite.scores import chart as chart_of
 
 BSUITE = json.loads((Path(__file__).parents[2] / "envs" / "bsuite.json").read_text())
 

@@ -10,8 +10,9 @@ from scipy import stats
 from compiled import compiled_once
 from feelgood.studies.deepsea import study as module
 from feelgood.studies.deepsea import tables
-from feelgood.studies.deepsea.charts import PUBLISHED, deepsea
 from feelgood.studies.deepsea.study import DeepSeaStudy
+from feelgood.studies.deepsea.tables import PUBLISHED
+from feelgood.studies.deepsea.tables import chart as deepsea
 from feelgood.training import Interrupted, batch
 
 

@@ -18,7 +18,7 @@ from feelgood.studies.cells import Cell
 from feelgood.studies.engine import carry_out, local
 from feelgood.studies.nchain import study as nchain
 from feelgood.studies.nchain.study import GRIDS, NChainStudy
-from feelgood.studies.seeds import FIRST_TUNING_SEED
+from feelgood.studies.options import FIRST_TUNING_SEED
 from feelgood.training import Curves, FunctionalConfig, Record
 
 

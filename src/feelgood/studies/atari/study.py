@@ -1,7 +1,7 @@
 """The Atari study, after the paper's Figure 2 and table of scores: eight hard games, nine agents, 50 million frames.
 
 A run is a game, an agent, a seed and a point of hyper-parameters. Each run has its own file; during the run, a folder
-next to that file holds its replay and its last checkpoint. Presets: `feelgood.studies.atari.presets`.
+next to that file holds its replay and its last checkpoint.
 """
 
 import importlib.util
@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from feelgood.checks import (
     check_choice,
@@ -22,16 +22,51 @@ from feelgood.checks import (
     check_positive,
 )
 from feelgood.pairs import read_lists, read_numbers, read_values
-from feelgood.studies.atari.paper import GAMES
-from feelgood.studies.atari.presets import PRESETS, Preset
+from feelgood.protocols import ATARI, DEFAULT_PRESET, changed
+from feelgood.studies.atari.paper import AGENTS, GAMES
 from feelgood.studies.atari.runs import FRAMES_PER_STEP, Run, plan, run_task, settings
 from feelgood.studies.engine import run_plans
-from feelgood.studies.options import PresetInt, check_agents, fill_in, grouped, read_options
+from feelgood.studies.options import PresetInt, SeedOptions, check_agents, fill_in, grouped, read_options
 from feelgood.studies.output import figure_files, write_files
-from feelgood.studies.seeds import SeedOptions
 
 SMOKE_FRAMES = 1_000_000
 """Shorter runs are reported as smoke tests."""
+
+_PAPER: dict[str, Any] = {"games": GAMES, "agents": AGENTS, "num_frames": 50_000_000, "num_seeds": 5}
+_RECOMMENDED = {**_PAPER, **ATARI[DEFAULT_PRESET]}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    **{name: {**_PAPER, **protocol} for name, protocol in ATARI.items()},
+    # The paper's sweep.
+    "feel_good_weights": changed(
+        _RECOMMENDED, games=("alien",), agents=("fg_ulmcdqn",), vary=("feel_good_weight=1,1e-2,1e-3,1e-4,1e-5",)
+    ),
+    # The paper reports that very high and very low values fail, but names only 1 and 10.
+    "frictions": changed(_RECOMMENDED, games=("alien",), agents=("ulmcdqn",), vary=("friction=100,10,1,0.1,0.01",)),
+    "quick": changed(
+        {**_PAPER, **ATARI["paper"]},
+        games=("freeway",),
+        agents=("fg_ulmcdqn", "dqn"),
+        num_frames=20_000,
+        num_seeds=1,
+        config={
+            "num_envs": 20,
+            "learning_starts": 1000,
+            "capacity": 5000,
+            "target_update_period": 50,
+            "evaluation_period": 2500,
+            "num_evaluation_episodes": 1,
+            "max_evaluation_steps": 500,
+            "num_stagger_turns": 100,
+        },
+    ),
+}
+
+if TYPE_CHECKING:
+    Preset: TypeAlias = str
+else:
+    Preset = Literal[tuple(PRESETS)]
+"""The name of a preset."""
 
 
 @dataclass(frozen=True)

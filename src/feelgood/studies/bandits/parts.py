@@ -16,7 +16,7 @@ from feelgood.parallel import over_devices
 from feelgood.samplers import diagnostics
 from feelgood.studies.bandits.algorithms import ENTRIES, NEURAL, constants, grid, problem, suits, usual
 from feelgood.studies.engine import Plan, short_table
-from feelgood.studies.seeds import tuning_range
+from feelgood.studies.options import tuning_range
 
 if TYPE_CHECKING:
     from feelgood.studies.bandits.study import BanditsStudy

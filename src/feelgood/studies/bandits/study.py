@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_names
-from feelgood.studies.options import PresetInt, fill_in, grouped
+from feelgood.studies.options import PresetInt, SeedOptions, fill_in, grouped
 from feelgood.studies.output import figure_files, part_files, run_parts
-from feelgood.studies.seeds import SeedOptions
 
 WHEELS = ("wheel-0.5", "wheel-0.7", "wheel-0.9", "wheel-0.95", "wheel-0.99")
 DATA = ("iris", "wine", "breast_cancer", "digits", "mushroom", "magic", "penbased", "satimage")

@@ -1,9 +1,10 @@
-"""bsuite's scores (bsuite 0.3.6, the modules `analysis` of its experiments), and tables of them."""
+"""bsuite's scores (bsuite 0.3.6, the modules `analysis` of its experiments), and their tables and chart."""
 
 import numpy as np
 import pandas as pd
 
-from feelgood.figures.style import label
+from feelgood.figures.chart import Chart, Panel, Series, numbers, unique
+from feelgood.figures.style import colours_of, label
 from feelgood.statistics import interval
 from feelgood.studies.bsuite.experiments import EXPERIMENTS, is_sea
 from feelgood.studies.output import markdown_table, plus_minus
@@ -70,7 +71,7 @@ def summarise(runs: pd.DataFrame) -> pd.DataFrame:
 
 def as_markdown(summary: pd.DataFrame) -> str:
     """Scores of all agents, a row per experiment; a note names the experiments that were cut short."""
-    agents = list(dict.fromkeys(summary["agent"].astype(str)))
+    agents = unique(summary["agent"])
     rows = []
     for (experiment, kind), group in summary.groupby(["experiment", "kind"], sort=False):
         own = {str(row.agent): row for row in group.itertuples()}
@@ -90,3 +91,19 @@ def as_markdown(summary: pd.DataFrame) -> str:
     if (summary["ids"] < summary["bsuite_ids"]).any() or (summary["episodes"] < summary["bsuite_episodes"]).any():
         text += "\nScores of fewer ids or episodes than bsuite's are not bsuite scores.\n"
     return text
+
+
+def chart(table: pd.DataFrame) -> Chart:
+    """The score of every experiment as a bar from 0, a panel for each agent."""
+    experiments, agents = unique(table["experiment"]), unique(table["agent"])
+    panels = []
+    for agent, colour in colours_of(agents).items():
+        own = table[table["agent"].astype(str) == agent].set_index("experiment")["score"]
+        bars = [
+            Series(name, colour, numbers([own[name]]), [i], [0.0], numbers([own[name]]))
+            for i, name in enumerate(experiments)
+            if name in own.index
+        ]
+        panels.append(Panel(label(agent), "score", "", bars, y_names=experiments, x_range=(-0.02, 1.04)))
+    note = "Scores by bsuite's formulas, 0 to 1 (higher is better); see the table for the ids and episodes behind them."
+    return Chart("bsuite", "bsuite scores", note, "scores", panels)

@@ -76,7 +76,7 @@ def run(study: BsuiteStudy, report=print) -> list[Path]:
     import pandas as pd
 
     from feelgood.runs import store
-    from feelgood.studies.bsuite import charts, scores
+    from feelgood.studies.bsuite import scores
 
     with store.recorded(study.output, "bsuite", study, seeds={"all": study.seed_list}, files=FILES) as facts:
         pairs = itertools.product(map(study.chosen, study.agents), batches(study))
@@ -86,7 +86,7 @@ def run(study: BsuiteStudy, report=print) -> list[Path]:
         text = scores.as_markdown(summary)
         report(f"{text}\n{speeds(runs)}")
         tables = {"runs.csv": runs.astype({"solved_episode": "Int64"}), "scores.csv": summary, "scores.md": text}
-        return write_files(study.output, {**tables, "bsuite": charts.scores(summary)})
+        return write_files(study.output, {**tables, "bsuite": scores.chart(summary)})
 
 
 def speeds(runs: Any) -> str:

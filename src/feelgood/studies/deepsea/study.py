@@ -16,9 +16,8 @@ from typing import Any, Literal
 from feelgood.checks import check_choice, check_count
 from feelgood.studies.engine import Plan, run_plans, task_of
 from feelgood.studies.episodes import ChosenAgent, EpisodeOptions, run_tallied
-from feelgood.studies.options import PresetInt, fill_in
+from feelgood.studies.options import FIRST_TUNING_SEED, PresetInt, fill_in
 from feelgood.studies.output import figure_files, write_files
-from feelgood.studies.seeds import FIRST_TUNING_SEED
 
 BSUITE_SIZES = tuple(range(10, 51, 2))
 BSUITE_MAPPING = 42
@@ -85,7 +84,6 @@ def run(study: DeepSeaStudy, report=print) -> list[Path]:
 
     from feelgood.runs import store
     from feelgood.studies.deepsea import tables
-    from feelgood.studies.deepsea.charts import deepsea
 
     with store.recorded(study.output, "deepsea", study, seeds={"all": study.seed_list}, files=FILES) as facts:
         pairs = itertools.product(study.sizes, study.agents)
@@ -100,7 +98,7 @@ def run(study: DeepSeaStudy, report=print) -> list[Path]:
             "summary.md": text,
         }
         if not study.windy or np.isfinite(summary["median"]).any():  # published results are without wind
-            files["deepsea"] = deepsea(summary)
+            files["deepsea"] = tables.chart(summary)
         return write_files(study.output, files)
 
 

@@ -18,9 +18,8 @@ from feelgood.checks import check_choice, check_count, check_names
 from feelgood.pairs import grid_points
 from feelgood.studies.cells import Cell, CellOptions, check_budget, one_table, tables_of
 from feelgood.studies.engine import Plan, run_plans
-from feelgood.studies.options import PresetInt, check_options, fill_in, grouped
+from feelgood.studies.options import FIRST_TUNING_SEED, PresetInt, check_options, fill_in, grouped
 from feelgood.studies.output import figure_files, write_files
-from feelgood.studies.seeds import FIRST_TUNING_SEED
 
 # The paper's table `tb:nchain`, widened if its winner was at an edge. The adaptive agents have one temperature: at all
 # three of the paper's the noise is below rounding and the scores are those of β = ∞ (docs/reproduction.md).

@@ -15,7 +15,7 @@ from feelgood.linear.errors import feel_good_error, stage_error
 from feelgood.pairs import grid_points
 from feelgood.parallel import over_devices
 from feelgood.studies.engine import Plan, short_table
-from feelgood.studies.seeds import tuning_range
+from feelgood.studies.options import tuning_range
 
 if TYPE_CHECKING:
     from feelgood.studies.regret.study import RegretStudy

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from feelgood.checks import check_choice, check_count, check_names
-from feelgood.studies.options import PresetInt, fill_in, grouped
+from feelgood.studies.options import PresetInt, SeedOptions, fill_in, grouped
 from feelgood.studies.output import part_files, run_parts
-from feelgood.studies.seeds import SeedOptions
 
 _DESCRIPTIONS = {
     "curves": "cumulative regret at marked episodes, a row per MDP, algorithm, constants, seed and episode",

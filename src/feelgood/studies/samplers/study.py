@@ -52,7 +52,7 @@ def _measure(study: SamplersStudy, report):
     import pandas as pd
 
     from feelgood import samplers
-    from feelgood.studies.samplers.figure import draw_samplers
+    from feelgood.studies.samplers.charts import draw_samplers
 
     # Q(s₁, a) = ⟨w, φ_a⟩ for three actions: after the data, two of them look equally good and one looks bad.
     mean = jnp.array([0.0, -0.2])

@@ -15,18 +15,10 @@ RANDOM = "random actions"
 
 
 class Series(NamedTuple):
-    """A curve.
+    """A curve at rising x, with a band from low to high, if any.
 
-    Attributes:
-      name: its label in the legend.
-      colour: as #rrggbb.
-      x: positions, rising.
-      y: values.
-      low: lower end of a band around the curve, if any.
-      high: upper end of the band.
-      dashed: whether the line is dashed; a single mark is hollow.
-      points: whether every value is marked.
-      strong: whether the curve is drawn in front of the others and thicker.
+    A single mark that is `dashed` is hollow. With `points` every value is marked. A `strong` curve is drawn in front of
+    the others and thicker.
     """
 
     name: str
@@ -54,16 +46,10 @@ class Panel(NamedTuple):
     """Axes with series on them, or a heat-map.
 
     Attributes:
-      title: title of the panel.
-      x_label: label of the horizontal axis.
-      y_label: label of the vertical axis.
-      series: curves.
-      x_log: whether the horizontal axis is logarithmic.
-      y_log: whether the vertical axis is logarithmic.
+      x_log: whether the horizontal axis is logarithmic; likewise `y_log`.
       y_range: ends of the vertical axis; None for an end that follows the data.
       guides: levels to mark.
       y_names: names at y = 0, 1, …; each series is then one mark with its interval.
-      heat: the heat-map, if the panel has one.
       x_zero: the position that stands for 0 on a logarithmic axis, if any.
       x_range: ends of the horizontal axis, if they do not follow the data.
     """

@@ -1,6 +1,7 @@
 """Charts of any table of curves: learning, final scores over all tasks, profiles, sample efficiency."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -51,48 +52,35 @@ def learning_curves(curves: pd.DataFrame) -> Chart:
     looks = colours_of(unique(curves[columns.agent]))
     chain = "length" in columns.tasks and columns.score == "return"
     make = partial(mean_series, x=columns.time, y=columns.score)
+    x_label, y_label = _TIMES[columns.time], _SCORES.get(columns.score, columns.score)
+    axes: dict[str, Any] = {"x_log": columns.time == "round", "y_log": columns.lower_is_better}
+    if chain:
+        axes |= {"y_range": (0, 10.4), "guides": (10,)}
     panels = []
     for task, rows in table.groupby("_task", sort=False):
-        lines = series_of(rows, columns.agent, make, looks) + _random(rows, columns)
-        panel = Panel(
-            "" if task == "all" else str(task),
-            _TIMES[columns.time],
-            _SCORES.get(columns.score, columns.score),
-            lines,
-            x_log=columns.time == "round",
-            y_log=columns.lower_is_better,
-            y_range=(0, 10.4) if chain else _regret_range(lines) if columns.lower_is_better else None,
-            guides=(10,) if chain else (),
-        )
-        panels.append(panel)
+        lines = series_of(rows, columns.agent, make, looks)
+        if "random_return" in rows and rows["random_return"].notna().any():
+            ends = numbers([rows[columns.time].min(), rows[columns.time].max()])
+            level = numbers([rows["random_return"].mean()] * 2)
+            lines.append(Series(RANDOM, COLOURS["grey"], ends, level, dashed=True))
+        if columns.lower_is_better:  # without the first few episodes, in which all curves coincide
+            later = [y for line in lines for x, y in zip(line.x, line.y, strict=True) if x >= 5 and y > 0]
+            axes["y_range"] = (0.8 * min(later), None) if later else None
+        panels.append(Panel("" if task == "all" else str(task), x_label, y_label, lines, **axes))
     seeds = curves["seed"].nunique()
-    note = (
-        f"Mean over {seeds} seeds with its 95% bootstrap interval." if seeds > 1 else "One seed, without an interval."
-    )
+    note = "One seed, without an interval."
+    if seeds > 1:
+        note = f"Mean over {seeds} seeds with its 95% bootstrap interval."
     note += " Tuned constants; the table has the regret with those of the theories." if has_theory else ""
     note += _lost(curves, "count until then")
     title = "Regret" if columns.lower_is_better else "Learning curves"
     return Chart("curves", title, note, "curves", strongest(panels, lowest=columns.lower_is_better))
 
 
-def _random(rows: pd.DataFrame, columns: Layout) -> list[Series]:
-    """A line at the return of random actions, if the table has it."""
-    if "random_return" not in rows or rows["random_return"].isna().all():
-        return []
-    ends = numbers([rows[columns.time].min(), rows[columns.time].max()])
-    return [Series(RANDOM, COLOURS["grey"], ends, numbers([rows["random_return"].mean()] * 2), dashed=True)]
-
-
 def _lost(curves: pd.DataFrame, what: str = "are left out") -> str:
     """A sentence on the runs that diverged, if any."""
     which = diverged(curves)
     return f" Runs that diverged {what}: {which}." if which else ""
-
-
-def _regret_range(lines: list[Series]) -> tuple[float, None] | None:
-    """The range of cumulative regret, without the first few episodes, in which all curves coincide."""
-    later = [y for line in lines for x, y in zip(line.x, line.y, strict=True) if x >= 5 and y > 0]
-    return (0.8 * min(later), None) if later else None
 
 
 def profiles(curves: pd.DataFrame) -> Chart:
@@ -133,23 +121,13 @@ def aggregates(curves: pd.DataFrame) -> Chart:
     scores = _of_all_tasks(final_scores(curves))
     looks = colours_of(unique(curves[columns.agent]))
     tables = {"interquartile mean": aggregate(scores, "iqm"), "mean": aggregate(scores, "mean")}
-    order = list(
-        tables["interquartile mean"].sort_values("value", kind="stable", ascending=columns.lower_is_better)["agent"]
-    )
+    ranked = tables["interquartile mean"].sort_values("value", kind="stable", ascending=columns.lower_is_better)
+    order = list(ranked["agent"])
     panels = []
     for title, table in tables.items():
-        marks = [
-            Series(
-                label(row.agent),
-                looks[row.agent],
-                numbers([row.value]),
-                [float(order.index(row.agent))],
-                numbers([row.low]),
-                numbers([row.high]),
-                points=True,
-            )
-            for row in table.itertuples()
-        ]
+        table = table.assign(_place=table["agent"].map(order.index))
+        mark = partial(series, x="value", y="_place", band=("low", "high"), points=True)
+        marks = [mark(label(agent), looks[agent], rows) for agent, rows in table.groupby("agent", sort=False)]
         panels.append(Panel(title, columns.score, "", marks, y_names=[label(name) for name in order]))
     note = "Final scores of all runs and tasks together, with 95% intervals by the stratified bootstrap."
     note += _lost(curves)

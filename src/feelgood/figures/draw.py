@@ -112,9 +112,9 @@ def _labelled(axes: Axes, panel: Panel) -> bool:
 
 def _short(value: float) -> str:
     """A number for an axis: 25k, 1.5M."""
-    for size, letter in ((1e6, "M"), (1e4, "k")):
-        if abs(value) >= size:
-            return f"{value / (1e3 if letter == 'k' else size):.3g}{letter}"
+    for least, unit, letter in ((1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if abs(value) >= least:
+            return f"{value / unit:.3g}{letter}"
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
@@ -134,15 +134,13 @@ def _mark(axes: Axes, one: Series) -> None:
 
 def _heat(axes: Axes, panel: Panel, handles: dict[str, Artist]) -> None:
     assert panel.heat is not None
-    z = np.array(panel.heat.z, float)
-    axes.imshow(z, vmin=panel.heat.low, vmax=panel.heat.high, cmap="viridis", aspect="auto", origin="lower")
-    slant: Any = (
-        {"rotation": 40, "ha": "right"} if sum(map(len, panel.heat.x)) + len(panel.heat.x) > _MOST_LETTERS else {}
-    )
-    axes.set_xticks(range(len(panel.heat.x)), list(panel.heat.x), **slant)
-    axes.set_yticks(range(len(panel.heat.y)), list(panel.heat.y))
-    half = (panel.heat.high - panel.heat.low) / 2
+    x, y, z, low, high = panel.heat
+    z = np.array(z, float)
+    axes.imshow(z, vmin=low, vmax=high, cmap="viridis", aspect="auto", origin="lower")
+    slant: Any = {"rotation": 40, "ha": "right"} if sum(map(len, x)) + len(x) > _MOST_LETTERS else {}
+    axes.set_xticks(range(len(x)), list(x), **slant)
+    axes.set_yticks(range(len(y)), list(y))
     for i, j in np.ndindex(*z.shape):
         if np.isfinite(z[i, j]):
-            ink = "black" if half > 0 and z[i, j] - panel.heat.low >= half else "white"
+            ink = "black" if high > low and z[i, j] - low >= (high - low) / 2 else "white"
             axes.text(j, i, f"{z[i, j]:.3g}", ha="center", va="center", color=ink, fontsize=6.5)

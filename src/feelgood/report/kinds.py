@@ -20,38 +20,34 @@ from feelgood.studies.samplers.charts import distances
 
 
 class Maker(NamedTuple):
-    """How a kind of chart is made: the table, the columns that the table must have, and the function."""
+    """How a kind of chart is made: the table, the columns that the table must have as words, and the function."""
 
     table: str
-    columns: frozenset[str]
+    columns: str
     make: Callable[[pd.DataFrame], Chart]
 
 
-def _maker(table: str, columns: str, make: Callable[[pd.DataFrame], Chart]) -> Maker:
-    return Maker(table, frozenset(columns.split()), make)
-
-
 MAKERS = {
-    "lengths": _maker("summary", "length agent score score_ci", lengths),
-    "curves": _maker("curves", "seed", learning_curves),
-    "values": _maker("curves", "game agent parameter value seed frame return", sensitivity_curves),
-    "aggregate": _maker("curves", "seed", aggregates),
-    "profiles": _maker("curves", "seed", profiles),
-    "efficiency": _maker("curves", "seed", efficiency),
-    "sensitivity": _maker("sensitivity", "agent parameter value score score_ci length seeds", sensitivity),
-    "frontier": _maker("frontier", "agent length budget seeds seeds_at_9", frontier),
-    "deepsea": _maker("summary", "environment agent size median low high budget_episodes", deepsea),
-    "bsuite": _maker("scores", "experiment agent score", scores.chart),
-    "sweep": _maker("sweep", "score", sweep),
-    "distances": _maker("distances", "sampler step distance floor", distances),
-    "exponents": _maker("exponents", "algorithm dimension horizon seed episode regret", regret_exponents),
-    "budget": _maker("budget", "mdp sampler budget seed regret", budget),
-    "errors": _maker(
+    "lengths": Maker("summary", "length agent score score_ci", lengths),
+    "curves": Maker("curves", "seed", learning_curves),
+    "values": Maker("curves", "game agent parameter value seed frame return", sensitivity_curves),
+    "aggregate": Maker("curves", "seed", aggregates),
+    "profiles": Maker("curves", "seed", profiles),
+    "efficiency": Maker("curves", "seed", efficiency),
+    "sensitivity": Maker("sensitivity", "agent parameter value score score_ci length seeds", sensitivity),
+    "frontier": Maker("frontier", "agent length budget seeds seeds_at_9", frontier),
+    "deepsea": Maker("summary", "environment agent size median low high budget_episodes", deepsea),
+    "bsuite": Maker("scores", "experiment agent score", scores.chart),
+    "sweep": Maker("sweep", "score", sweep),
+    "distances": Maker("distances", "sampler step distance floor", distances),
+    "exponents": Maker("exponents", "algorithm dimension horizon seed episode regret", regret_exponents),
+    "budget": Maker("budget", "mdp sampler budget seed regret", budget),
+    "errors": Maker(
         "errors",
         "sampler steps seed episode weight later first_low first_high stages allowed regret origin",
         errors,
     ),
-    "complexity": _maker("complexity", "scheme varied condition dimension error num_gradients", complexity),
+    "complexity": Maker("complexity", "scheme varied condition dimension error num_gradients", complexity),
 }
 """Every kind of chart by name."""
 
@@ -122,10 +118,8 @@ def _with_agent(folder: Path, tables: dict[str, pd.DataFrame]) -> dict[str, pd.D
 def _runs(table: pd.DataFrame, columns: Sequence[str]) -> set[tuple[str, ...]]:
     """The distinct names in a table, each with its values in the columns that exist in the table."""
     own = [name for name in _NAMES if name in table][:1]
-    if not own:
-        return set()
     chosen = table[[*own, *(name for name in columns if name in table)]].astype(str)
-    return {*chosen.itertuples(index=False, name=None)}
+    return {*chosen.itertuples(index=False, name=None)} if own else set()
 
 
 def _renamed(table: pd.DataFrame, ambiguous: Container[str], folder: str) -> pd.DataFrame:
@@ -153,7 +147,7 @@ def available(tables: Mapping[str, pd.DataFrame]) -> dict[str, Maker]:
     return {
         kind: maker
         for kind, maker in MAKERS.items()
-        if maker.table in tables and maker.columns.issubset(tables[maker.table].columns) and len(tables[maker.table])
+        if len(table := tables.get(maker.table, ())) and set(maker.columns.split()).issubset(table)
     }
 
 

@@ -6,6 +6,7 @@ scripts. Text from names and manifests is escaped.
 
 import base64
 import hashlib
+import itertools
 import json
 import shlex
 from collections.abc import Mapping, Sequence
@@ -51,7 +52,9 @@ def build_report(folders: Sequence[Path], title: str | None = None) -> str:
     training = [folder for folder in folders if provenance(folder).study == "train"]
     groups = [[folder] for folder in folders if folder not in training]
     groups.insert(folders.index(training[0]) if training else 0, training)
-    runs = _named([_read(group) for group in groups if group])
+    runs = [_read(group) for group in groups if group]
+    names = [run.name for run in runs]  # studies of the same name are named by their folders
+    runs = [run._replace(name=str(run.folders[0])) if names.count(run.name) > 1 else run for run in runs]
     charts = [chart for run in runs for chart in run.charts]
     style, script = (resources.files(__package__).joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -61,13 +64,10 @@ def build_report(folders: Sequence[Path], title: str | None = None) -> str:
     )
     version = f" {escape(version_of('feelgood') or '')}".rstrip()
     heading = title or ", ".join(dict.fromkeys(run.name for run in runs))
-    body, first = [], 0
-    for i, run in enumerate(runs):
-        body.append(_section(run, i, first))
-        first += len(run.charts)
-    links = "".join(f'<a href="#run-{i}">{escape(run.name)}</a>' for i, run in enumerate(runs)) if len(runs) > 1 else ""
-    if len(runs) == 1:
-        links = "".join(f'<a href="#chart-{i}">{escape(chart.title)}</a>' for i, chart in enumerate(charts))
+    firsts = itertools.accumulate((len(run.charts) for run in runs), initial=0)
+    body = [_section(run, i, first) for (i, run), first in zip(enumerate(runs), firsts, strict=False)]
+    kind, names = ("run", [run.name for run in runs]) if len(runs) > 1 else ("chart", [chart.title for chart in charts])
+    links = "".join(f'<a href="#{kind}-{i}">{escape(name)}</a>' for i, name in enumerate(names))
     return f"""<!doctype html>
 <html lang="en" data-theme="light">
 <head>
@@ -115,12 +115,6 @@ def _read(folders: list[Path]) -> _Run:
     return _Run(name, folders, tables, charts, behind)
 
 
-def _named(runs: list[_Run]) -> list[_Run]:
-    """Studies of the same name are named by their folders."""
-    names = [run.name for run in runs]
-    return [run._replace(name=str(run.folders[0])) if names.count(run.name) > 1 else run for run in runs]
-
-
 def _json(value: Any) -> str:
     """JSON that cannot end the element it stands in."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
@@ -134,8 +128,7 @@ def _short(number: float) -> int | float:
 def _section(run: _Run, index: int, first: int) -> str:
     """The section of a run: heading, scores, figures, tables and provenance."""
     pieces = [_head(run, index)]
-    scores = scores_table(run.tables)
-    if scores:
+    if scores := scores_table(run.tables):
         pieces.append(f'<section class="block"><h2>Final scores</h2><p>{scores.note}</p>{scores.html}</section>')
     pieces += [_figure(run, chart, first + i) for i, chart in enumerate(run.charts)]
     pieces.append(_data(run))
@@ -149,16 +142,11 @@ def _head(run: _Run, index: int) -> str:
         f"<em>{breakable(agent)}</em><span>{breakable(next_)}</span></div>"
         for task, agent, value, error, next_ in best(run.tables)
     )
-    unfinished = (
-        '<p class="warning">This study is not finished: the results may change.</p>'
-        if run.behind.finished is False
-        else ""
-    )
+    warning = '<p class="warning">This study is not finished: the results may change.</p>'
     return (
         f'<header class="run"><div class="kicker">{escape(run.behind.kicker)}</div>'
-        f"<h1>{escape(run.behind.title)}</h1>"
-        f'<p class="lead">{escape(run.behind.lead)}</p>'
-        f"{unfinished}"
+        f'<h1>{escape(run.behind.title)}</h1><p class="lead">{escape(run.behind.lead)}</p>'
+        f"{warning if run.behind.finished is False else ''}"
         f'<dl class="facts">{facts}</dl>' + (f'<div class="best">{cards}</div>' if cards else "") + "</header>"
     )
 
@@ -179,10 +167,8 @@ def _figure(run: _Run, chart: Chart, number: int) -> str:
 
 def _lines(lines: Mapping[str, str]) -> str:
     code = ("command", "commit", "from its options")
-    rows = (
-        f"<dt>{escape(k)}</dt><dd>{f'<code>{escape(v)}</code>' if k in code else escape(v)}</dd>"
-        for k, v in lines.items()
-    )
+    shown = {k: f"<code>{escape(v)}</code>" if k in code else escape(v) for k, v in lines.items()}
+    rows = (f"<dt>{escape(k)}</dt><dd>{v}</dd>" for k, v in shown.items())
     return f"<dl>{''.join(rows)}</dl>"
 
 

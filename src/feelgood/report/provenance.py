@@ -37,14 +37,14 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _field(manifest: dict[str, Any], name: str, kind: type) -> Any:
+def _field(manifest: Mapping[str, Any], name: str, kind: type) -> Any:
     """A field of a manifest, or an empty value if it is missing or of another type."""
     value = manifest.get(name)
     return value if isinstance(value, kind) else kind()
 
 
 def provenance(folder: Path) -> Provenance:
-    """Reads the provenance from a folder's manifest; without a manifest only the folder's name is known."""
+    """The provenance in a folder's manifest; without a manifest only the folder's name is known."""
     path = folder / "manifest.json"
     name = Path(os.path.realpath(folder)).name
     if not path.exists():
@@ -58,9 +58,10 @@ def provenance(folder: Path) -> Provenance:
     counted = Counter(map(_text, _field(manifest, "devices", list)))
     machine = ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counted.items())
     seconds = manifest.get("wall_seconds")
+    steps = [_field(_field(run, "config", dict), "num_steps", int) for run in runs]
     facts = {
         "seeds": _text(_field(manifest, "seeds", dict).get("training") or spec.get("num_seeds", "")),
-        "budget": _budget({"num_steps": max(_steps(run) for run in runs)} if runs else spec),
+        "budget": _budget({"num_steps": max(steps)} if runs else spec),
         "device": machine,
         "wall time": _duration(float(seconds)) if isinstance(seconds, int | float) else "",
         "date": _text(manifest.get("time", ""))[:10],
@@ -68,20 +69,22 @@ def provenance(folder: Path) -> Provenance:
         "jax": _text(versions.get("jax", "")),
         "commit": _text(manifest.get("commit") or "")[:10],
     }
-    lines: dict[str, str] = {}
-    if manifest.get("command"):
-        lines["command"] = _text(manifest["command"])
-    elif study:
-        lines["from its options"] = as_command(study, spec)
-    lines["versions"] = ", ".join(f"{name} {_text(version)}" for name, version in versions.items())
-    lines["python"] = _text(manifest.get("python", ""))
-    lines["devices"] = machine
-    lines["commit"] = _text(manifest.get("commit") or "")
-    lines["finished"] = _text(manifest.get("time", "")) if manifest.get("finished") else "no"
-    lines["note"] = _text(manifest.get("note", ""))
+    command = manifest.get("command")
+    lines = {
+        "command": _text(command or ""),
+        "from its options": as_command(study, spec) if study and not command else "",
+        "versions": ", ".join(f"{name} {_text(version)}" for name, version in versions.items()),
+        "python": _text(manifest.get("python", "")),
+        "devices": machine,
+        "commit": _text(manifest.get("commit") or ""),
+        "finished": _text(manifest.get("time", "")) if manifest.get("finished") else "no",
+        "note": _text(manifest.get("note", "")),
+    }
     finished = manifest.get("finished")
     agents, problems = _names(runs, spec)
-    title, lead = STUDIES[study].title if study in STUDIES else study or name, _lead(agents, problems)
+    title = STUDIES[study].title if study in STUDIES else study or name
+    places = [f"on {', '.join(problems)}"] if problems else []
+    lead = "; ".join([", ".join(agents), *places] if agents else places) + ("." if agents or problems else "")
     if study == "train":
         title, lead = _training(agents, problems), ""
     elif study == "nchain" and all(
@@ -124,11 +127,6 @@ def joined(parts: Sequence[Provenance]) -> Provenance:
     )
 
 
-def _steps(run: Mapping[str, Any]) -> int:
-    steps = run["config"].get("num_steps") if isinstance(run.get("config"), dict) else 0
-    return steps if isinstance(steps, int) else 0
-
-
 def _names(runs: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """The agents and the problems of training runs or of a study's options, each once."""
     if runs:
@@ -160,9 +158,3 @@ def _budget(spec: Mapping[str, Any]) -> str:
         if isinstance(spec.get(name), int) and spec[name]:
             return f"{spec[name]:,} {word}"
     return ""
-
-
-def _lead(agents: Sequence[str], problems: Sequence[str]) -> str:
-    """A sentence that names the agents and the problems."""
-    parts = [", ".join(agents), f"on {', '.join(problems)}" if problems else ""]
-    return "; ".join(part for part in parts if part) + ("." if agents or problems else "")

@@ -32,22 +32,19 @@ def breakable(name: str) -> str:
 
 
 def _number(value: float) -> str:
-    return (
-        f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.2f}" if abs(value) >= 0.01 or not value else f"{value:.3g}"
-    )
+    form = ",.0f" if abs(value) >= 1000 else ".2f" if abs(value) >= 0.01 or not value else ".3g"
+    return f"{value:{form}}"
 
 
 def table_of(table: pd.DataFrame) -> str:
     """A data frame as an HTML table."""
-    return _html(
-        list(map(str, table.columns)), [[_cell(value) for value in row] for row in table.itertuples(index=False)]
-    )
 
+    def cell(value: Any) -> str:
+        if isinstance(value, float):
+            return f'<td data-v="{value}">{value:.4g}</td>' if math.isfinite(value) else '<td data-v="">–</td>'
+        return f"<td>{escape(str(value))}</td>"
 
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return f'<td data-v="{value}">{value:.4g}</td>' if math.isfinite(value) else '<td data-v="">–</td>'
-    return f"<td>{escape(str(value))}</td>"
+    return _html(list(map(str, table.columns)), [list(map(cell, row)) for row in table.itertuples(index=False)])
 
 
 def _intervals(tables: Mapping[str, pd.DataFrame]) -> tuple[dict[str, dict[str, Estimate]], Any] | None:
@@ -70,8 +67,7 @@ def _ends(score: Estimate) -> str:
 
 def scores_table(tables: Mapping[str, pd.DataFrame]) -> Scores | None:
     """Final scores, one row per agent, best first and ablations last; the best of each task in bold."""
-    found = _intervals(tables)
-    if found is None:
+    if (found := _intervals(tables)) is None:
         return None
     scores, columns = found
     pick, sign = (min, -1) if columns.lower_is_better else (max, 1)
@@ -79,14 +75,8 @@ def scores_table(tables: Mapping[str, pd.DataFrame]) -> Scores | None:
     tops = {task: pick(own[task][0] for own in scores.values() if task in own) for task in tasks}
     rows = []
     # Best mean rank over tasks first, as tasks may have different scales.
-    ranks = {
-        agent: sum(
-            sum((other[task][0] - own[task][0]) * sign > 0 for other in scores.values() if task in other)
-            for task in own
-        )
-        / len(own)
-        for agent, own in scores.items()
-    }
+    better = lambda own, task: sum((o[task][0] - own[task][0]) * sign > 0 for o in scores.values() if task in o)
+    ranks = {agent: sum(better(own, task) for task in own) / len(own) for agent, own in scores.items()}
     for agent, own in sorted(scores.items(), key=lambda pair: (is_ablation(pair[0]), ranks[pair[0]])):
         cells = [f"<td>{breakable(label(agent))}</td>"]
         for task in tasks:
@@ -99,16 +89,14 @@ def scores_table(tables: Mapping[str, pd.DataFrame]) -> Scores | None:
             cells.append(f'<td{top} data-v="{value}">{_number(value)}{ends}</td>')
         rows.append(cells)
     seeds = tables["curves"]["seed"].nunique()
-    what = (
-        f"Regret at the last {columns.time}"
-        if columns.lower_is_better
-        else f"Mean {columns.score} of the last ten evaluations"
-    )
-    note = f"{what}, averaged over up to {seeds} seeds, with its 95% bootstrap interval in brackets."
-    if 1 < seeds < 10:
-        note += " With fewer than ten seeds such an interval is narrower than it should be."
+    note = f"Mean {columns.score} of the last ten evaluations"
+    if columns.lower_is_better:
+        note = f"Regret at the last {columns.time}"
     if seeds == 1:
-        note = f"{what}, of one seed, without an interval."
+        note += ", of one seed, without an interval."
+    else:
+        note += f", averaged over up to {seeds} seeds, with its 95% bootstrap interval in brackets."
+        note += " With fewer than ten seeds such an interval is narrower than it should be." if seeds < 10 else ""
     lost = diverged(tables["curves"])
     note += f" Runs that diverged are left out: {lost}." if lost else ""
     return Scores(_html([columns.agent, *tasks], rows), escape(note))
@@ -116,8 +104,7 @@ def scores_table(tables: Mapping[str, pd.DataFrame]) -> Scores | None:
 
 def best(tables: Mapping[str, pd.DataFrame], most: int = 10) -> list[tuple[str, str, str, str, str]]:
     """For each of at most `most` tasks: its name, the best agent, its score and interval, and the runner-up."""
-    found = _intervals(tables)
-    if found is None:
+    if (found := _intervals(tables)) is None:
         return []
     scores, columns = found
     sign = 1 if columns.lower_is_better else -1
@@ -126,16 +113,10 @@ def best(tables: Mapping[str, pd.DataFrame], most: int = 10) -> list[tuple[str, 
     for task in tasks if len(tasks) <= most else []:
         ranked = sorted((sign * own[task][0], agent) for agent, own in scores.items() if task in own)
         (_, first), *rest = ranked
-        top = scores[first][task]
-        cards.append((task, label(first), _number(top.value), _ends(top), _runner_up(top, scores, rest, task)))
+        top, runner_up = scores[first][task], ""
+        for _, agent in rest[:1]:
+            next_ = scores[agent][task]
+            overlap = top.low <= next_.high and next_.low <= top.high  # False where a single run has no interval
+            runner_up = f"{'intervals overlap' if overlap else 'next'}: {label(agent)}, {_number(next_.value)}"
+        cards.append((task, label(first), _number(top.value), _ends(top), runner_up))
     return cards
-
-
-def _runner_up(top: Estimate, scores: Mapping[str, Any], rest: Sequence[tuple[float, str]], task: str) -> str:
-    """Returns the runner-up, and whether its interval overlaps the best agent's."""
-    if not rest:
-        return ""
-    agent = rest[0][1]
-    next_ = scores[agent][task]
-    overlap = top.low <= next_.high and next_.low <= top.high  # False where a single run has no interval
-    return f"{'intervals overlap' if overlap else 'next'}: {label(agent)}, {_number(next_.value)}"

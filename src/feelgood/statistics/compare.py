@@ -8,16 +8,8 @@ import pandas as pd
 
 from feelgood.checks import check_choice
 from feelgood.runs.store import load_results
-from feelgood.statistics.estimates import (
-    Estimate,
-    Layout,
-    bootstrap,
-    final_scores,
-    layout,
-    mean,
-    probability_of_improvement,
-    scores_of,
-)
+from feelgood.statistics import estimates
+from feelgood.statistics.estimates import Estimate, Layout, bootstrap, final_scores, layout, mean, scores_of
 
 ALL = "all tasks"
 
@@ -54,15 +46,10 @@ class Comparison(NamedTuple):
 
 
 def read_side(place: str, table: str | None = None) -> Side:
-    """Reads FOLDER, or FOLDER:AGENT for one agent of it.
+    """Reads FOLDER, or FOLDER:AGENT for one agent of it; a CSV or Parquet file of curves may take the folder's place.
 
-    Published curves may have an evaluation twice, after a restart. If no other column distinguishes the two, their mean
-    is used, with a note.
-
-    Args:
-      place: a study's folder, or a CSV or Parquet file of curves, with the name of one of its agents after a colon or
-        without.
-      table: name of the table of curves in a folder; the study's `curves` if not given.
+    `table` is the name of the table of curves in a folder; the study's `curves` if not given. Published curves may have
+    an evaluation twice, after a restart. If no other column distinguishes the two, their mean is used, with a note.
     """
     folder, agent = place, None
     if not Path(place).exists() and ":" in place:
@@ -146,11 +133,8 @@ def compare(a: Side, b: Side, *, same_times: bool = False) -> Comparison:
     95% bootstrap intervals; the runs of a and of b are resampled separately. With several tasks, the last row gives
     both averaged over tasks; scores with different units are not averaged.
 
-    Args:
-      a: one side.
-      b: the other side.
-      same_times: whether to use only evaluations at times that all runs of a task have, so that budgets and numbers of
-        evaluations are equal.
+    With `same_times`, only evaluations at times that all runs of a task have are used, so that budgets and numbers of
+    evaluations are equal.
 
     Raises:
       ValueError: if the sides share no task, no kind of score or, with `same_times`, no time, or if the agents to
@@ -176,14 +160,9 @@ def compare(a: Side, b: Side, *, same_times: bool = False) -> Comparison:
         if alone:
             notes.append(f"left out, as only one side has them: {', '.join(dict.fromkeys(alone))}")
         groups = [(task, [task]) for task in common] + ([(ALL, common)] if len(common) > 1 else [])
+        agent = one if one == other else f"{one} − {other}"
         for name, tasks in groups:
-            rows.append(
-                {
-                    "agent": one if one == other else f"{one} − {other}",
-                    "task": name,
-                    **_row(x, y, tasks, lower, one_scale or name != ALL),
-                }
-            )
+            rows.append({"agent": agent, "task": name, **_row(x, y, tasks, lower, one_scale or name != ALL)})
     if not rows:
         for side, own in zip((a, b), scores, strict=True):
             if own["score"].isna().all():
@@ -209,7 +188,9 @@ def _row(
     runs, others = [x[task] for task in tasks], [y[task] for task in tasks]
     unknown = Estimate(np.nan, np.nan, np.nan)
     difference = bootstrap(lambda p, q: mean(p) - mean(q), runs, others) if means else unknown
-    better = probability_of_improvement({t: x[t] for t in tasks}, {t: y[t] for t in tasks}, lower_is_better=lower)
+    better = estimates.probability_of_improvement(
+        {t: x[t] for t in tasks}, {t: y[t] for t in tasks}, lower_is_better=lower
+    )
     if min(map(len, (*runs, *others))) < 2:  # resampling a single run gives an interval of width 0
         difference, better = (Estimate(each.value, np.nan, np.nan) for each in (difference, better))
     return {
@@ -239,13 +220,8 @@ def sentence(comparison: Comparison) -> str:
             return f"These runs do not separate {a} and {b} (95% interval of the difference in {comparison.score})."
         winner, loser = (a, b) if better else (b, a)
         return f"{winner} has a {word} {comparison.score} than {loser} ({word} is better; 95% interval)."
-    parts = []
-    if better:
-        parts.append(f"{a} is better on {better}")
-    if worse:
-        parts.append(f"{b} is better on {worse}")
-    if open_:
-        parts.append(f"the data do not separate them on {open_}")
+    counts = {f"{a} is better on": better, f"{b} is better on": worse, "the data do not separate them on": open_}
+    parts = [f"{words} {count}" for words, count in counts.items() if count]
     what = "comparisons" if rows["task"].duplicated().any() else "tasks"
     return (
         f"Of {len(rows)} {what}, {'; '.join(parts)} ({word} {comparison.score} is better; each at 95%, "

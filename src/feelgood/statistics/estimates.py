@@ -134,33 +134,25 @@ def diverged(curves: pd.DataFrame) -> str:
 
 
 def final_scores(curves: pd.DataFrame, last: int = 10) -> pd.DataFrame:
-    """One row per run, with columns agent, task, seed, score.
+    """One row per run, with columns agent, task, seed, score, from a table of curves, see `layout`.
 
-    The score is the mean of a run's last evaluations, without the one before training; for cumulative regret it is the
-    last value. If one of them is not finite, as in a run that diverged, the score is NaN.
-
-    Args:
-      curves: a table with a row per run and evaluation, see `layout`.
-      last: number of evaluations to average.
+    The score is the mean of a run's `last` evaluations, without the one before training; for cumulative regret it is
+    the last value. If one of them is not finite, as in a run that diverged, the score is NaN.
     """
     last = check_count("last", last)
     columns = layout(curves)
     table = _plain(curves, columns)
     # Agents and tasks in order of appearance; lengths ascending.
-    rising = curves["length"].rank(method="dense") if "length" in columns.tasks else 0
-    order = table.assign(rising=rising)[["task", "rising"]].drop_duplicates("task").sort_values("rising", kind="stable")
-    places = {
-        name: {value: i for i, value in enumerate(values)}
-        for name, values in (("agent", table["agent"].unique()), ("task", order["task"]))
-    }
+    rising = curves["length"] if "length" in columns.tasks else 0
+    tasks = table.assign(rising=rising).drop_duplicates("task").sort_values("rising", kind="stable")["task"]
+    places = {"agent": list(table["agent"].unique()), "task": list(tasks)}
     keys = ["agent", "task", "seed"]
     ends = table.groupby(keys, sort=False)["time"].transform("max")
     table = table[(table["time"] > 0) | (ends == 0)].sort_values("time", kind="stable")
     tail = table.groupby(keys, sort=False).tail(1 if columns.lower_is_better else last)
     scores = tail.groupby(keys, sort=False, as_index=False)["score"].agg(lambda score: score.mean(skipna=False))
-    return scores.sort_values(
-        keys, key=lambda values: values.map(places.get(str(values.name), lambda seed: seed)), ignore_index=True
-    )
+    place = lambda column: column.map(places[column.name].index) if column.name in places else column
+    return scores.sort_values(keys, key=place, ignore_index=True)
 
 
 Runs = Sequence[np.ndarray]
@@ -218,7 +210,7 @@ def bootstrap(statistic: Callable[..., Any], *samples: Runs, num_draws: int = NU
       statistic: a function of the samples that keeps leading axes.
       samples: for each agent, an array of runs for each task; the same runs are drawn at all positions of leading axes.
       num_draws: number of resampled data sets.
-      seed: seed of the resampling; the same data give the same interval.
+      seed: seed of the resampling.
     """
     num_draws = check_count("num_draws", num_draws)
     rng = np.random.default_rng(seed)
@@ -240,9 +232,11 @@ def interval(values) -> tuple[float, float]:
 def mean_band(values: np.ndarray, num_draws: int = NUM_DRAWS) -> np.ndarray:
     """Mean over runs with its 95% bootstrap interval, which stays between the smallest and the largest run.
 
+    Whole runs are resampled, the same ones at every time.
+
     Args:
       values: (times, runs); NaN where a run has no value.
-      num_draws: number of resampled sets of runs; whole runs are resampled, the same ones at every time.
+      num_draws: number of resampled sets of runs.
 
     Returns:
       (3, times): mean, low and high; NaN where no run has a value.
@@ -260,13 +254,7 @@ def mean_band(values: np.ndarray, num_draws: int = NUM_DRAWS) -> np.ndarray:
 
 
 def aggregate(scores: pd.DataFrame, statistic: str = "iqm", num_draws: int = NUM_DRAWS) -> pd.DataFrame:
-    """One row per agent over all of its tasks: runs, tasks, value, low, high.
-
-    Args:
-      scores: a table of final scores.
-      statistic: "mean" or "iqm".
-      num_draws: number of resampled data sets.
-    """
+    """One row per agent over all of its tasks: runs, tasks, value, low, high; `statistic` is "mean" or "iqm"."""
     check_choice("statistic", statistic, STATISTICS)
     rows = []
     for agent, tasks in scores_of(scores).items():
@@ -279,10 +267,7 @@ def aggregate(scores: pd.DataFrame, statistic: str = "iqm", num_draws: int = NUM
 def performance_profile(scores: pd.DataFrame, thresholds: Any = None, num_draws: int = NUM_DRAWS) -> pd.DataFrame:
     """The share of each agent's runs above each threshold, with a pointwise 95% interval.
 
-    Args:
-      scores: a table of final scores.
-      thresholds: values of the score; 51 between the smallest and the largest score if not given.
-      num_draws: number of resampled data sets.
+    There are 51 thresholds between the smallest and the largest score if none are given.
     """
     finite = scores.loc[np.isfinite(scores["score"]), "score"]
     if thresholds is None:
@@ -290,20 +275,13 @@ def performance_profile(scores: pd.DataFrame, thresholds: Any = None, num_draws:
     rows = []
     for agent, tasks in scores_of(scores).items():
         for threshold in np.asarray(thresholds, float):
-            # Only the number of runs above counts, and its bootstrap distribution is binomial: no runs are drawn.
+            # Drawing n of n runs again, of which k are above, gives Binomial(n, k/n) runs above.
             above = [(int(np.sum(task > threshold)), len(task)) for task in tasks.values()]
-            value, low, high = _share(above, num_draws)
-            rows.append({"agent": agent, "threshold": float(threshold), "share": value, "low": low, "high": high})
+            rng, total = np.random.default_rng(0), sum(n for _, n in above)
+            draws = sum(rng.binomial(n, k / n, size=num_draws) for k, n in above) / total
+            low, high = map(float, np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+            rows.append((agent, float(threshold), sum(k for k, _ in above) / total, low, high))
     return pd.DataFrame(rows, columns=["agent", "threshold", "share", "low", "high"])
-
-
-def _share(counts: Sequence[tuple[int, int]], num_draws: int) -> Estimate:
-    """The share of successes over tasks pooled; drawing n of n runs with k successes again gives Binomial(n, k/n)."""
-    rng = np.random.default_rng(0)
-    total = sum(n for _, n in counts)
-    draws = sum(rng.binomial(n, k / n, size=num_draws) for k, n in counts) / total
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(sum(k for k, _ in counts) / total, float(low), float(high))
 
 
 def probability_of_improvement(
@@ -314,11 +292,7 @@ def probability_of_improvement(
 ) -> Estimate:
     """The probability that a run of one agent beats a run of another, averaged over their common tasks.
 
-    Args:
-      runs: scores of the first agent by task.
-      others: scores of the second agent by task.
-      lower_is_better: whether the smaller score wins.
-      num_draws: number of resampled data sets.
+    `runs` and `others` are the scores of the two agents by task; if `lower_is_better`, the smaller score wins.
     """
     common = [task for task in runs if task in others]
     if not common:

@@ -44,16 +44,10 @@ def check_budget(num_steps: int, num_seeds: int) -> None:
 
 @dataclass(frozen=True)
 class Cell:
-    """Points × seeds of one agent in one environment.
+    """Points × seeds of an agent of the zoo in one environment, see `environment_by_name`.
 
-    Attributes:
-      environment: name of the environment, see `environment_by_name`.
-      agent: an agent of the zoo.
-      stage: purpose of the cell; part of its name.
-      points: hyper-parameters; others keep the agent's defaults.
-      seeds: seeds of each point.
-      num_steps: environment steps of a run.
-      options: options of the agent that differ from the defaults, as in form=paper.
+    `stage` is the purpose of the cell. Hyper-parameters that the points lack, and options of the agent that `options`
+    lacks (as in form=paper), keep their defaults.
     """
 
     environment: str
@@ -101,11 +95,8 @@ def _settings(cell: Cell):
     success = {"nchain": OPTIMUM, "deep_sea": 0.99}.get(cell.environment.partition("-")[0], math.inf) - 1e-3
     settings: dict[str, Any] = recipe.functional_config(environment.spec.is_one_hot)
     config = FunctionalConfig(num_steps=cell.num_steps, success_return=success, **settings)
-    return (
-        [{**recipe.hyper, **point} for point in cell.points],
-        config,
-        agents.complete(cell.agent, agents.Options(**read_options(cell.options))),
-    )
+    options = agents.complete(cell.agent, agents.Options(**read_options(cell.options)))
+    return [{**recipe.hyper, **point} for point in cell.points], config, options
 
 
 def _digest(cell: Cell) -> str:
@@ -118,20 +109,20 @@ def _digest(cell: Cell) -> str:
 def tables_of(cells: Sequence[Cell], seeds_per_task: int | None = None) -> Generator[Sequence[Task], list, list]:
     """Part of a plan: requests cells and returns a table for each.
 
-    Args:
-      cells: cells to run.
-      seeds_per_task: see `CellOptions`.
-
     Returns:
       A list of tables: one row per run and evaluation, with columns `point` (index into `points`), `seed`, `step`,
       `return` and so on, ordered by point and then by seed.
     """
     import pandas as pd
 
-    parts = [_split(cell, seeds_per_task) for cell in cells]
-    whole = [part for of_cell in parts for part in of_cell]
-    tables = iter((yield [task_of(part.name, _digest(part), partial(_run, part)) for part in whole]))
-    own = [list(itertools.islice(tables, len(of_cell))) for of_cell in parts]
+    size = lambda cell: seeds_per_task or len(cell.seeds)
+    parts = [
+        (i, dataclasses.replace(cell, seeds=cell.seeds[start : start + size(cell)]))
+        for i, cell in enumerate(cells)
+        for start in range(0, len(cell.seeds), size(cell))
+    ]
+    done = yield [task_of(part.name, _digest(part), partial(_run, part)) for _, part in parts]
+    own = [[table for (j, _), table in zip(parts, done, strict=True) if j == i] for i in range(len(cells))]
     return [
         each[0] if len(each) == 1 else pd.concat(each).sort_values("point", kind="stable", ignore_index=True)
         for each in own
@@ -142,13 +133,6 @@ def one_table(cell: Cell, seeds_per_task: int | None = None) -> Generator[Sequen
     """Part of a plan: requests one cell and returns its table, see `tables_of`."""
     (table,) = yield from tables_of([cell], seeds_per_task)
     return table
-
-
-def _split(cell: Cell, seeds_per_task: int | None) -> list[Cell]:
-    size = seeds_per_task or len(cell.seeds)
-    return [
-        dataclasses.replace(cell, seeds=cell.seeds[start : start + size]) for start in range(0, len(cell.seeds), size)
-    ]
 
 
 def _run(cell: Cell, progress: Any, checkpoint: Path | None):
@@ -184,17 +168,16 @@ def _tabulate(curves, pairs, config):
     import numpy as np
     import pandas as pd
 
-    num_chunks = curves.record.evaluation.shape[1]
     record = curves.record
-    steps = np.arange(num_chunks + 1) * config.evaluation_period
+    steps = np.arange(record.evaluation.shape[1] + 1, dtype=np.int32) * config.evaluation_period
+    points, seeds = np.repeat(np.array(pairs, np.int32), len(steps), axis=0).T
     prepend = lambda first, rest: np.concatenate([np.broadcast_to(first, (len(rest), 1)), rest], axis=1).ravel()
-    period = config.evaluation_period
-    reached = np.where(record.num_successes > 0, record.first_success + np.arange(num_chunks) * period, -1)
+    reached = np.where(record.num_successes > 0, record.first_success + steps[:-1], -1)
     return pd.DataFrame(
         {
-            "point": np.repeat(np.array([point for point, _ in pairs], np.int32), num_chunks + 1),
-            "seed": np.repeat(np.array([seed for _, seed in pairs], np.int32), num_chunks + 1),
-            "step": np.tile(steps.astype(np.int32), len(pairs)),
+            "point": points,
+            "seed": seeds,
+            "step": np.tile(steps, len(pairs)),
             "return": prepend(curves.initial[:, None], record.evaluation),
             "episodes": prepend(0, record.num_episodes),
             "successes": prepend(0, record.num_successes),

@@ -42,16 +42,16 @@ def on_ray(folder: Path, address: str = "") -> Iterator[Engine]:
     import feelgood. The connection is made when the first task is submitted. On exit, unfinished tasks write their
     checkpoints and stop.
 
-    Args:
-      folder: folder of the tables. Tasks keep checkpoints in it if their node can reach it under the same path;
-        otherwise a warning is given, and they keep none.
-      address: address of the cluster; empty for the value of RAY_ADDRESS, or a new cluster on this machine.
+    Tasks keep checkpoints in `folder`, next to the tables, if their node can reach it under the same path; otherwise
+    there is a warning, and they keep none. An empty `address` stands for the value of RAY_ADDRESS, or for a new cluster
+    on this machine.
     """
     ray: Any = importlib.import_module("ray")
     folder, token = folder.absolute(), secrets.token_hex(16)
     facts: dict[str, list[str]] = {"workers": []}
     names: dict[Any, str] = {}
     probes: list[Any] = []
+    warned: list[bool] = []
     settings, began_here = jax_settings(), not ray.is_initialized()
 
     @cache
@@ -61,7 +61,11 @@ def on_ray(folder: Path, address: str = "") -> Iterator[Engine]:
         _mark(folder, token)
         nodes = [each for each in ray.nodes() if each["Alive"]]
         needs = _needs([each["Resources"] for each in nodes], settings)
-        probes.extend(_probe(ray, each["NodeID"], folder, token) for each in nodes if each["Resources"].get("CPU"))
+        at = importlib.import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
+        for each in nodes:  # a task on each node checks whether the node reaches the folder
+            if each["Resources"].get("CPU"):
+                probe = {"num_cpus": 0, "max_retries": 0, "scheduling_strategy": at(each["NodeID"], soft=False)}
+                probes.append(ray.remote(**probe)(node.is_unreached).remote(folder, token))
         return ray.remote(max_retries=MOST_RETRIES, **needs)(node.work), _Head(ray, folder, address)
 
     def submit(task: Task) -> Any:
@@ -86,7 +90,14 @@ def on_ray(folder: Path, address: str = "") -> Iterator[Engine]:
         raise Interrupted
 
     def table_of(handle: Any, head: _Head) -> Any:
-        answer = _answer(ray, handle, names[handle], head)
+        try:
+            answer = ray.get(handle)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+        except ray.exceptions.RayError as error:
+            why = str(error).splitlines()[0]
+            head.check_after(error)
+            raise ChildProcessError(f"task {names[handle]} was lost {MOST_RETRIES + 1} times ({why})") from error
         name = names.pop(handle)
         if answer is None:
             raise ChildProcessError(f"task {name} was stopped on its node")
@@ -95,12 +106,14 @@ def on_ray(folder: Path, address: str = "") -> Iterator[Engine]:
         warn(is_unreached)
         return table
 
-    warned: list[bool] = []
-
     def warn(is_unreached: bool) -> None:
         if is_unreached and not warned:
             warned.append(True)
-            _warn_unreached(folder)
+            warnings.warn(
+                f"a node of the Ray cluster cannot write to {folder}: tasks there keep no checkpoints, and lost ones "
+                "start again; choose an output on a file system that all nodes share, or shorter tasks",
+                stacklevel=2,
+            )
 
     try:
         yield Engine(submit, first, float("inf"), facts)
@@ -116,26 +129,6 @@ def _needs(room: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> di
         return {"num_cpus": 0, "num_gpus": 1}
     most = int(max((node.get("CPU", 0) for node in room), default=0))
     return {"num_cpus": min(jax.local_device_count(), most or 1)}
-
-
-def _answer(ray: Any, handle: Any, name: str, head: "_Head") -> tuple[Any, str, bool] | None:
-    """The result of `node.work`; raises the task's error, or one with the reason why the task was lost."""
-    try:
-        return ray.get(handle)
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause from error
-    except ray.exceptions.RayError as error:
-        why = str(error).splitlines()[0]
-        head.check_after(error)
-        raise ChildProcessError(f"task {name} was lost {MOST_RETRIES + 1} times ({why})") from error
-
-
-def _warn_unreached(folder: Path) -> None:
-    warnings.warn(
-        f"a node of the Ray cluster cannot write to {folder}: tasks there keep no checkpoints, and lost ones "
-        "start again; choose an output on a file system that all nodes share, or shorter tasks",
-        stacklevel=2,
-    )
 
 
 def _stop(ray: Any, folder: Path, token: str, handles: Sequence[Any], began_here: bool) -> None:
@@ -163,15 +156,8 @@ def _mark(folder: Path, text: str) -> None:
 
 
 _DETACHING = threading.Event()
-
-
-def _leave_group() -> None:
-    if _DETACHING.is_set():
-        os.setpgrp()
-
-
 if sys.platform == "linux":  # elsewhere Ray ends its processes by their group
-    os.register_at_fork(after_in_child=_leave_group)
+    os.register_at_fork(after_in_child=lambda: os.setpgrp() if _DETACHING.is_set() else None)
 
 
 @contextmanager
@@ -267,10 +253,3 @@ class _Head:
             f"the Ray cluster at {self._address} was lost ({why}); finished tables and checkpoints are kept; "
             f"to continue on a running cluster: feelgood resume {shlex.quote(str(self._folder.parent))}"
         )
-
-
-def _probe(ray: Any, node_id: str, folder: Path, token: str) -> Any:
-    """Starts a task on a node that checks whether the node can reach the folder."""
-    strategies = importlib.import_module("ray.util.scheduling_strategies")
-    where = strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
-    return ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=where)(node.is_unreached).remote(folder, token)

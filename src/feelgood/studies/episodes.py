@@ -90,8 +90,7 @@ def run_tallied(
     """Trains one run for each seed; returns their totals, and environment steps per second of all runs together.
 
     `spec` is the agent. `variants` is a function that makes an environment from settings, and the settings of all runs;
-    see `feelgood.training.varied_trainer` and `run_batch` for the others. The speed is measured after the first chunk,
-    which compiles; NaN if there was no other.
+    see `varied_trainer` and `run_batch` for the others. The speed is NaN if only the first chunk ran, which compiles.
     """
     import jax.numpy as jnp
     import numpy as np

@@ -50,9 +50,8 @@ class FrontierStudy(CellOptions):
 
     def steps(self, budget: str, length: int) -> int:
         """Environment steps of a run, in whole thousands."""
-        if budget == "fixed" or length <= 100:
-            return self.num_steps
-        return round(self.num_steps * length / 100_000) * 1000
+        grows = budget == "growing" and length > 100
+        return round(self.num_steps * length / 100_000) * 1000 if grows else self.num_steps
 
 
 FILES = {

@@ -44,18 +44,15 @@ def run_parts(
 
 def part_files(tables: Mapping[str, str]) -> dict[str, str]:
     """The files of a study of several parts, from a description of each part's table."""
-    figures = [figure_files(part, f"figure of {part}") for part in tables]
     whole = {f"{part}.parquet": line for part, line in tables.items()}
-    return whole | {name: line for each in figures for name, line in each.items()}
+    return whole | {f"{part}.{ending}": f"figure of {part}" for part in tables for ending in ("png", "pdf")}
 
 
 def write_files(folder: Path, contents: Mapping[str, Any]) -> list[Path]:
     """Writes a study's files and returns their paths.
 
-    Args:
-      folder: the study's folder.
-      contents: by file name, a table for `.parquet` and `.csv` and text for `.md`; by a name without an ending, a chart
-        or a Matplotlib figure, which is written as PNG and as PDF.
+    `contents` has, by file name, a table for `.parquet` and `.csv` and text for `.md`; by a name without an ending, a
+    chart or a Matplotlib figure, which is written as PNG and as PDF.
     """
     from feelgood.figures.chart import Chart
     from feelgood.figures.draw import draw
@@ -65,13 +62,13 @@ def write_files(folder: Path, contents: Mapping[str, Any]) -> list[Path]:
     paths = []
     for name, content in contents.items():
         path = folder / name
-        if path.suffix == ".parquet":
-            store.write_table(path, content)
-        elif path.suffix:
-            store.write_text(path, content if path.suffix == ".md" else content.to_csv(index=False))
-        else:
+        if not path.suffix:
             paths += save(draw(content) if isinstance(content, Chart) else content, path)
             continue
+        if path.suffix == ".parquet":
+            store.write_table(path, content)
+        else:
+            store.write_text(path, content if path.suffix == ".md" else content.to_csv(index=False))
         paths.append(path)
     return paths
 

@@ -54,10 +54,8 @@ def plan(study: SensitivityStudy, agent: str) -> Plan:
     values = [{name: value} for name, value in POINTS]
     cell = Cell(f"nchain-{study.length}", agent, "sensitivity", values, study.seed_list, study.num_steps)
     table = yield from one_table(cell, study.seeds_per_task)
-    return [
-        results.summarise(table[table["point"] == i]).assign(parameter=name, value=value)
-        for i, (name, value) in enumerate(POINTS)
-    ]
+    summary = lambda i: results.summarise(table[table["point"] == i])
+    return [summary(i).assign(parameter=name, value=value) for i, (name, value) in enumerate(POINTS)]
 
 
 def run(study: SensitivityStudy, report=print) -> list[Path]:

@@ -130,15 +130,8 @@ def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10
     names = list(itertools.takewhile(lambda name: name != "count", points.columns))
     ranked = points.sort_values(["count", "score", "area"], ascending=False)
     shown = ranked.head(num_shown).to_dict("records")
-    rows = [
-        [
-            *(f"{row[name]:g}" for name in names),
-            f"{row['count']}",
-            plus_minus(row["score"], math.nan),
-            plus_minus(row["error"], math.nan),
-        ]
-        for row in shown
-    ]
+    measured = lambda row: [f"{row['count']}", *(plus_minus(row[name], math.nan) for name in ("score", "error"))]
+    rows = [[*(f"{row[name]:g}" for name in names), *measured(row)] for row in shown]
     lines = [markdown_table([*names, "tuning seeds", "score", "standard error"], rows)]
     if len(points) > num_shown:
         lines += [f"{len(points) - num_shown} further points are in sweep.csv.", ""]
@@ -154,13 +147,13 @@ def as_markdown(study: SweepStudy, points: Any, curves: Any, num_shown: int = 10
             f"No point won: none of the {last} for {study.agent} on {study.environment} that passed all rounds has a "
             f"score, because runs of each diverged. The curves are those of {chosen}."
         ]
-        return "\n".join(lines) + "\n"
-    lines += [
-        f"Of {len(points)} points for {study.agent} on {study.environment}, {chosen} won.",
-        f"Its score on the {_seeds(int(winner['count']), 'tuning')} that chose it is {winner['score']:.2f}; as the "
-        f"best of {len(points)} it is too high on average. On {_seeds(study.num_seeds, 'fresh')} it is "
-        f"{fresh:.2f}{band}: report this one." + (f" Runs that diverged are left out: {lost}." if lost else ""),
-    ]
+    else:
+        lines += [
+            f"Of {len(points)} points for {study.agent} on {study.environment}, {chosen} won.",
+            f"Its score on the {_seeds(int(winner['count']), 'tuning')} that chose it is {winner['score']:.2f}; as the "
+            f"best of {len(points)} it is too high on average. On {_seeds(study.num_seeds, 'fresh')} it is "
+            f"{fresh:.2f}{band}: report this one." + (f" Runs that diverged are left out: {lost}." if lost else ""),
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -211,14 +204,11 @@ def run_task(cell: Cell) -> Task:
     settings = defaults(cell.environment, cell.agent, cell.num_steps, cell.options).settings
     digest = fingerprint({**settings, "hyper": {**settings["hyper"], **point}}, seed)
     file = f"{pair_name(cell.agent, cell.environment)}-{cell.stage}-seed-{seed}-{digest}.parquet"
-    return Task(f"{cell.name} {_point_text(point)}", file, partial(_run, cell))
+    name = f"{cell.name} {' '.join(f'{name}={value:g}' for name, value in point.items())}"
+    return Task(name, file, partial(_run, cell, name))
 
 
-def _point_text(point: Mapping[str, float]) -> str:
-    return " ".join(f"{name}={value:g}" for name, value in point.items())
-
-
-def _run(cell: Cell, progress: Any, checkpoint: Path | None):
+def _run(cell: Cell, name: str, progress: Any, checkpoint: Path | None):
     """Trains one run; returns its curve."""
     import sys
 
@@ -228,5 +218,5 @@ def _run(cell: Cell, progress: Any, checkpoint: Path | None):
     (point,), config = cell.points, {"num_steps": cell.num_steps}
     job = prepare(cell.agent, cell.environment, cell.seeds, point, read_options(cell.options), config=config)
     folder = None if checkpoint is None else checkpoint.with_suffix("")  # a run needs a folder
-    with follow(progress, f"{cell.name} {_point_text(point)}", job.seeds, cell.num_steps) as (report, tick):
+    with follow(progress, name, job.seeds, cell.num_steps) as (report, tick):
         return train_external(job, folder, report, lambda text: print(text, file=sys.stderr), tick).curve

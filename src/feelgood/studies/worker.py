@@ -27,19 +27,10 @@ def configure_jax(settings: Mapping[str, Any]) -> None:
 
 
 class Worker:
-    """A task that runs in its own process and sends messages through a pipe.
+    """A task that runs in its own process, which ends whenever this one ends, and sends messages through a `pipe`.
 
-    The process ends whenever this one ends.
-
-    Args:
-      name: name of the task.
-      run: `(progress, checkpoint) -> table`; must pickle.
-      checkpoint: path for the task's checkpoint.
-      settings: settings of JAX, see `configure_jax`.
-      progress: a bar for the task's reports, see `feelgood.runs.progress`.
-
-    Attributes:
-      pipe: readable when there is a message.
+    `run`, see `feelgood.studies.engine.Task`, must pickle. `progress` is a bar for the task's reports, see
+    `feelgood.runs.progress`.
     """
 
     def __init__(
@@ -150,9 +141,7 @@ def _work(pipe: Any, run: Callable[..., Any], checkpoint: Path, settings: Mappin
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
+    multiprocessing.parent_process().join()  # type: ignore[union-attr]
     os._exit(1)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from feelgood.figures.chart import Chart, Panel, Series, mean_series, numbers
+from feelgood.figures.chart import Chart, Panel, Series, mean_series, numbers, unique
 from feelgood.figures.curves import learning_curves
 from feelgood.figures.style import COLOURS, SYMBOLS, colours_of, label, shades
 from feelgood.studies.atari.tables import sensitivity, varied_agent
@@ -12,33 +12,27 @@ from feelgood.studies.atari.tables import sensitivity, varied_agent
 def curves_and_published(curves: pd.DataFrame, published: pd.DataFrame | None = None) -> Chart:
     """Learning curves, a panel for each game.
 
-    Args:
-      curves: a row per run and evaluation.
-      published: curves of others; for agents that `curves` has on the same game, the median over their seeds is drawn
-        dashed, with the range of their seeds as its band.
+    Of agents that have `published` curves on the same game, the median over published seeds is drawn dashed, with their
+    range as its band.
     """
     chart = learning_curves(curves)
     if published is None:
         return chart
-    colours = colours_of(dict.fromkeys(curves["agent"].astype(str)))
+    colours = colours_of(unique(curves["agent"]))
     panels = []
     for panel, (game, own) in zip(chart.panels, curves.groupby("game", sort=False), strict=True):
-        theirs = published[published["game"] == game]
-        lines = [
-            _median(f"{label(agent)}, published", colours[agent], theirs[theirs["agent"] == agent])
-            for agent in dict.fromkeys(own["agent"].astype(str))
-            if (theirs["agent"] == agent).any()
-        ]
+        lines = []
+        for agent in unique(own["agent"]):
+            theirs = published[(published["game"] == game) & (published["agent"] == agent)]
+            if theirs.empty:
+                continue
+            wide = theirs.pivot_table(index="frame", columns="seed", values="return").sort_index()
+            ends = (numbers(end(wide.to_numpy(float), axis=-1)) for end in (np.nanmedian, np.nanmin, np.nanmax))
+            name = f"{label(agent)}, published"
+            lines.append(Series(name, colours[agent], numbers(wide.index), *ends, dashed=True))
         panels.append(panel._replace(series=[*lines, *panel.series]))
     note = f"{chart.note} Dashed: the median of published seeds, with their range."
     return chart._replace(note=note, panels=panels)
-
-
-def _median(name: str, colour: str, rows: pd.DataFrame) -> Series:
-    wide = rows.pivot_table(index="frame", columns="seed", values="return").sort_index()
-    values = wide.to_numpy(float)
-    low, middle, high = (numbers(end(values, axis=-1)) for end in (np.nanmin, np.nanmedian, np.nanmax))
-    return Series(name, colour, numbers(wide.index), middle, low, high, dashed=True)
 
 
 def sensitivity_curves(curves: pd.DataFrame) -> Chart:

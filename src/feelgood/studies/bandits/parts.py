@@ -123,15 +123,8 @@ def _tuning_table(study: "BanditsStudy", name: str, algorithm: str, points: Sequ
 def _curve_table(study: "BanditsStudy", name: str, algorithm: str, hyper: Mapping[str, float]):
     seeds, marks = study.seed_list, _marks(study.num_rounds)
     regret = _measured(algorithm, name, study.num_rounds, [hyper], seeds)[0]
-    return pd.DataFrame(
-        {
-            "problem": name,
-            "algorithm": algorithm,
-            "seed": np.repeat(seeds, len(marks)),
-            "round": np.tile(marks, len(seeds)),
-            "regret": regret.ravel(),
-        }
-    )
+    times = {"seed": np.repeat(seeds, len(marks)), "round": np.tile(marks, len(seeds))}
+    return pd.DataFrame({"problem": name, "algorithm": algorithm, **times, "regret": regret.ravel()})
 
 
 # Regret against the feel-good weight, with exact draws and with a chain.
@@ -140,12 +133,11 @@ def _curve_table(study: "BanditsStudy", name: str, algorithm: str, hyper: Mappin
 def _weights(study: "BanditsStudy") -> list[Plan]:
     heats = (0.25, 0.03)
     cells = [*itertools.product(("exact",), heats, WEIGHTS), *itertools.product(("lmc",), heats, (0.0,))]
-    return [_weight(study, *cell) for cell in cells]
-
-
-def _weight(study: "BanditsStudy", draws: str, heat: float, decay: float) -> Plan:
-    facts = [WEIGHTS[decay], study.num_rounds, study.seed_list, 1]
-    return short_table(f"weights-{draws}-{heat}-{decay}", facts, _weight_table, study, draws, heat, decay)
+    facts = lambda decay: [WEIGHTS[decay], study.num_rounds, study.seed_list, 1]
+    return [
+        short_table(f"weights-{draws}-{heat}-{decay}", facts(decay), _weight_table, study, draws, heat, decay)
+        for draws, heat, decay in cells
+    ]
 
 
 def _weight_table(study: "BanditsStudy", draws: str, heat: float, decay: float):
@@ -161,8 +153,7 @@ def _weight_table(study: "BanditsStudy", draws: str, heat: float, decay: float):
 
     points = [{"weight": weight} for weight in WEIGHTS[decay]]
     regret = _regrets(make, num_rounds, points, seeds)[:, :, -1]
-    rows = itertools.product(WEIGHTS[decay], seeds)
-    table = pd.DataFrame(rows, columns=["weight", "seed"])
+    table = pd.DataFrame(itertools.product(WEIGHTS[decay], seeds), columns=["weight", "seed"])
     return table.assign(draws=draws, temperature=heat, decay=decay, rounds=num_rounds, regret=regret.ravel())
 
 
@@ -196,13 +187,12 @@ _SAMPLERS: dict[str, tuple[Callable[..., Any], Callable[..., Any], bool]] = {
 
 
 def _errors(study: "BanditsStudy") -> list[Plan]:
-    return [_error(study, name, steps) for name in _SAMPLERS for steps in (ERROR_STEPS if name != "exact" else (0,))]
-
-
-def _error(study: "BanditsStudy", name: str, steps: int) -> Plan:
-    facts = [study.num_rounds, study.seed_list, 1]
-    word = name.replace(", ", "-").replace("/", "")
-    return short_table(f"errors-{word}-{steps}", facts, _error_table, study, name, steps)
+    facts, word = [study.num_rounds, study.seed_list, 1], lambda name: name.replace(", ", "-").replace("/", "")
+    return [
+        short_table(f"errors-{word(name)}-{steps}", facts, _error_table, study, name, steps)
+        for name in _SAMPLERS
+        for steps in (ERROR_STEPS if name != "exact" else (0,))
+    ]
 
 
 def _error_table(study: "BanditsStudy", name: str, steps: int):
@@ -213,11 +203,9 @@ def _error_table(study: "BanditsStudy", name: str, steps: int):
     algorithm = make(bandit.model, steps)
     marks = _marks(num_rounds)
 
-    def record(state: Any) -> tuple[Any, Any]:
-        statistics = state.statistics if hasattr(state, "statistics") else state
-        return statistics.precision, statistics.mean
-
     def one(seed: Any) -> tuple[Any, Any]:
+        statistics = lambda state: getattr(state, "statistics", state)
+        record = lambda state: (statistics(state).precision, statistics(state).mean)
         curve = bandits.simulate(jax.random.key(seed), bandit, algorithm, num_rounds, record=record)
         return curve.regret, curve.facts
 

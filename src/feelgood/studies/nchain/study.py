@@ -154,8 +154,7 @@ def run(study: NChainStudy, report=print) -> list[Path]:
 
     seeds = {"reporting": study.seed_list, **tuning_seeds(study.tuning_seeds)}
     with store.recorded(study.output, "nchain", study, seeds=seeds, files=FILES) as facts:
-        pairs = itertools.product(study.lengths, study.agents)
-        plans = [plan(study, length, agent) for length, agent in pairs]
+        plans = [plan(study, *pair) for pair in itertools.product(study.lengths, study.agents)]
         done = run_plans(study, plans, study.output, facts)
         table = pd.concat([curves for of_pair, _ in done for curves in of_pair], ignore_index=True)
         sweep = [tuned for _, tuned in done if tuned is not None]
@@ -174,9 +173,7 @@ def run(study: NChainStudy, report=print) -> list[Path]:
 def plan(study: NChainStudy, length: int, agent: str) -> Plan:
     """Tunes one agent at one length and runs it on fresh seeds; returns curves and the tuning table, if any."""
 
-    def cell(stage: str, points: Sequence[Mapping[str, float]], seeds: Sequence[int]) -> Cell:
-        return Cell(f"nchain-{length}", agent, stage, points, seeds, study.num_steps, study.options)
-
+    cell = lambda *stage: Cell(f"nchain-{length}", agent, *stage, study.num_steps, study.options)
     hyper: dict[str, float] = _QUICK.get(agent, {}) if study.preset == "quick" else {}
     tuned = None
     if study.tuning_seeds:
@@ -222,16 +219,11 @@ def tune(
     counts: Sequence[int],
     num_kept: int,
 ) -> Generator[Any, Any, Any]:
-    """Part of a plan: chooses among the points of a grid by halving on tuning seeds.
+    """Part of a plan: chooses among the points of a grid by halving, on `counts` fresh tuning seeds in each round.
 
     The `num_kept` best points advance to the next round, with every point within one standard error of the last of
-    these. So the order of the grid never decides between tied points.
-
-    Args:
-      table_of: `(stage, points, seeds)` -> a part of a plan that returns the table of these runs, see `one_table`.
-      grid: values of each hyper-parameter.
-      counts: number of fresh seeds of each round.
-      num_kept: smallest number of points that advance.
+    these. So the order of the grid never decides between tied points. `table_of(stage, points, seeds)` is a part of a
+    plan that returns the table of these runs, see `one_table`.
 
     Returns:
       Every point with its mean score, the number of seeds behind it (`count`), its mean return over all evaluations
@@ -242,36 +234,28 @@ def tune(
 
     points = grid_points(grid)
     scores = []
+    mean = lambda runs: runs.mean(skipna=False)
     for i, seeds in enumerate(tuning_seeds(counts).values()):
         table = yield from table_of(f"tune-{i}", points, seeds)
         trained = table[table["step"] > 0]
         # A diverged run has no score, so a point with such a run loses against every point without.
         returns = trained["return"].where(trained["finite"].astype(bool)).groupby([trained["point"], trained["seed"]])
-        last = returns.apply(lambda values: values.iloc[-10:].mean(skipna=False)).astype(float).rename("score")
-        area = returns.apply(lambda values: values.mean(skipna=False)).astype(float).rename("area")
-        named = pd.DataFrame(points).assign(point=range(len(points)))
-        scores.append(pd.concat([last, area], axis=1).reset_index().merge(named, on="point"))
-        by_point = pd.concat(scores).groupby(list(grid))
-        mean = lambda runs: runs.mean(skipna=False)
-        merged = by_point.agg(
-            count=("score", "size"), score=("score", mean), area=("area", mean), std=("score", "std")
-        ).reset_index()
-        merged = merged.assign(error=merged["std"] / np.sqrt(merged["count"])).drop(columns="std")
-        points = _kept(merged, num_kept)[list(grid)].to_dict("records")
+        runs = returns.agg(score=lambda values: mean(values.iloc[-10:]), area=mean).astype(float).reset_index()
+        scores.append(runs.merge(pd.DataFrame(points).assign(point=range(len(points))), on="point"))
+        by_point = pd.concat(scores).groupby(list(grid), as_index=False)
+        merged = by_point.agg(count=("score", "size"), score=("score", mean), area=("area", mean), std=("score", "std"))
+        merged["error"] = merged.pop("std") / np.sqrt(merged["count"])
+        survivors = _ranked(merged[merged["count"] == merged["count"].max()])
+        last = survivors.head(num_kept).iloc[-1]
+        error = last["error"] if last["error"] > 0 else 0.0  # NaN with one seed
+        count = max(num_kept, int((survivors["score"] >= last["score"] - error).sum()))
+        points = survivors.head(count)[list(grid)].to_dict("records")
     return merged
 
 
 def _ranked(table):
     """Best first. Only points with the most seeds, which passed all rounds, can win."""
     return table.sort_values(["count", "score", "area"], ascending=False, kind="stable")
-
-
-def _kept(table, num_kept: int):
-    """The best points of the last round, and all within one standard error of the last of these."""
-    survivors = _ranked(table[table["count"] == table["count"].max()])
-    last = survivors.head(num_kept).iloc[-1]
-    error = last["error"] if last["error"] > 0 else 0.0  # NaN with one seed
-    return survivors.head(max(num_kept, int((survivors["score"] >= last["score"] - error).sum())))
 
 
 def best(table, grid: Mapping[str, Any]) -> dict[str, float]:

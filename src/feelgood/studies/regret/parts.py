@@ -62,9 +62,8 @@ def _tuned(study: "RegretStudy", mdp_name: str, algorithm: str) -> Plan:
         return {}
     points = grid_points(grid)
     facts = [points, study.num_episodes, study.tuning_seeds, NUM_UPDATES]
-    table = yield from short_table(
-        f"tune-{mdp_name}-{algorithm}", facts, _tuning_table, study, mdp_name, algorithm, points
-    )
+    runs = study, mdp_name, algorithm, points
+    table = yield from short_table(f"tune-{mdp_name}-{algorithm}", facts, _tuning_table, *runs)
     best = table.sort_values("regret", kind="stable").iloc[0]
     return {name: float(best[name]) for name in grid}
 
@@ -74,23 +73,13 @@ def _tuning_table(study: "RegretStudy", mdp_name: str, algorithm: str, points: S
     return pd.DataFrame(points).assign(regret=regret.sum(-1).mean(-1))
 
 
-def _marks(num_episodes: int):
-    both = [np.geomspace(1, num_episodes, 40), np.linspace(1, num_episodes, 41)]
-    return np.unique(np.round(np.concatenate(both)).astype(int))
-
-
 def _tidy(regret, seeds, **labels):
     """Cumulative regret of (seeds, episodes) at marked episodes, as rows."""
-    marks = _marks(regret.shape[1])
+    end = regret.shape[1]
+    marks = np.unique(np.round(np.concatenate([np.geomspace(1, end, 40), np.linspace(1, end, 41)])).astype(int))
     cumulative = np.cumsum(regret, axis=1, dtype=np.float64)[:, marks - 1]
-    return pd.DataFrame(
-        {
-            **labels,
-            "seed": np.repeat(np.asarray(seeds), len(marks)),
-            "episode": np.tile(marks, len(cumulative)),
-            "regret": cumulative.ravel(),
-        }
-    )
+    times = {"seed": np.repeat(seeds, len(marks)), "episode": np.tile(marks, len(cumulative))}
+    return pd.DataFrame({**labels, **times, "regret": cumulative.ravel()})
 
 
 def _curves(study: "RegretStudy") -> list[Plan]:
@@ -102,18 +91,17 @@ def _curve(study: "RegretStudy", mdp_name: str, algorithm: str) -> Plan:
     if ALGORITHMS[algorithm].grid:
         choices["theory"] = ALGORITHMS[algorithm].theory
     facts = [choices, study.num_episodes, study.seeds or study.num_seeds, NUM_UPDATES]
-    name = f"curves-{mdp_name}-{algorithm}"
-    return (yield from short_table(name, facts, _curve_table, study, mdp_name, algorithm, choices))
+    runs = study, mdp_name, algorithm, choices
+    return (yield from short_table(f"curves-{mdp_name}-{algorithm}", facts, _curve_table, *runs))
 
 
 def _curve_table(study: "RegretStudy", mdp_name: str, algorithm: str, choices: Mapping[str, Mapping[str, float]]):
-    seeds = study.seed_list
     mdp = mdps.SUITE[mdp_name]()
-    regret = _regrets(mdp, algorithm, study.num_episodes, list(choices.values()), seeds)
+    regret = _regrets(mdp, algorithm, study.num_episodes, list(choices.values()), study.seed_list)
     bound = theory.corollary_bound(mdp.dimension, mdp.horizon, study.num_episodes).origin
     labels = {"mdp": mdp_name, "algorithm": algorithm, "bound": bound}
     return pd.concat(
-        _tidy(values, seeds, **labels, constants=name, **scales)
+        _tidy(values, study.seed_list, **labels, constants=name, **scales)
         for (name, scales), values in zip(choices.items(), regret, strict=True)
     )
 
@@ -133,9 +121,8 @@ def _exponent(study: "RegretStudy", algorithm: str, dimension: int, horizon: int
 
 def _exponent_table(study: "RegretStudy", algorithm: str, dimension: int, horizon: int, scales: Mapping[str, float]):
     num_episodes = study.num_episodes * HORIZONS[0] // horizon
-    seeds = study.seed_list
-    regret = _regrets(mdps.hypercube(dimension, horizon), algorithm, num_episodes, [scales], seeds)[0]
-    return _tidy(regret, seeds, algorithm=algorithm, dimension=dimension, horizon=horizon)
+    regret = _regrets(mdps.hypercube(dimension, horizon), algorithm, num_episodes, [scales], study.seed_list)[0]
+    return _tidy(regret, study.seed_list, algorithm=algorithm, dimension=dimension, horizon=horizon)
 
 
 def _budget(study: "RegretStudy") -> list[Plan]:
@@ -147,10 +134,8 @@ def _spend(study: "RegretStudy", mdp_name: str, sampler: str) -> Plan:
     scales = yield from _tuned(study, mdp_name, "ase_exact")
     num_episodes = study.num_episodes // 2
     facts = [_SAMPLERS[sampler], scales, BUDGETS, num_episodes, study.seeds or study.num_seeds]
-    name = f"budget-{mdp_name}-{sampler.split(',')[0]}"
-    return (
-        yield from short_table(name, facts, _budget_table, study.seed_list, num_episodes, mdp_name, sampler, scales)
-    )
+    runs = study.seed_list, num_episodes, mdp_name, sampler, scales
+    return (yield from short_table(f"budget-{mdp_name}-{sampler.split(',')[0]}", facts, _budget_table, *runs))
 
 
 def _budget_table(seeds: Sequence[int], num_episodes: int, mdp_name: str, sampler: str, scales: Mapping[str, float]):
@@ -187,58 +172,44 @@ def _error_table(name: str, num_episodes: int, seeds: Sequence[int]):
     mdp = mdps.SUITE["simplex"]()
     d, horizon = mdp.dimension, mdp.horizon
     loss_weight, feel_good_weight = theory.corollary_weights(d, horizon, num_episodes)
+    options = {"loss_weight": loss_weight, "feel_good_weight": feel_good_weight}
     scheme = getattr(schemes, name)(*_MEASURED[name])
 
     def measure(stage, start, num_updates):
-        kernel = scheme.kernel(stage.largest)
-        where = (kernel, stage.precision, stage.mean, start, num_updates)
+        where = (scheme.kernel(stage.largest), stage.precision, stage.mean, start, num_updates)
         if stage.feel_good_weight is None:
-            error = stage_error(*where)
-            return error, error
+            return (stage_error(*where),) * 2
         bounds = feel_good_error(*where, stage.features, stage.feel_good_weight)
         return bounds.lower, bounds.upper
 
     @jax.jit
     def runs(seeds, num_updates):
-        learner = lsvi_ase(
-            mdp.features,
-            horizon,
-            scheme,
-            num_updates=num_updates,
-            loss_weight=loss_weight,
-            feel_good_weight=feel_good_weight,
-            measure=measure,
-        )
+        learner = lsvi_ase(mdp.features, horizon, scheme, num_updates=num_updates, **options, measure=measure)
         return jax.vmap(lambda seed: learn(jax.random.key(seed), mdp, learner, num_episodes))(seeds)
 
     episodes = np.arange(1, num_episodes + 1)
-    weights = theory.sampling_weights(
-        episodes, loss_weight=loss_weight, feel_good_weight=feel_good_weight, bound=horizon, horizon=horizon
-    )
+    weights = theory.sampling_weights(episodes, **options, bound=horizon, horizon=horizon)
     allowed = theory.allowed_error(episodes, d, horizon, num_episodes)
     rows = []
     for num_updates in ERROR_STEPS:
         curve = runs(jnp.asarray(seeds), jnp.int32(num_updates))
         lower, upper = (np.asarray(x, np.float64) for x in curve.facts.measured)
         lower, upper = np.nan_to_num(lower, nan=0.0), np.nan_to_num(upper, nan=1.0)
-        rows.append(
-            pd.DataFrame(
-                {
-                    "sampler": name,
-                    "steps": num_updates,
-                    "seed": np.repeat(seeds, num_episodes),
-                    "episode": np.tile(episodes, len(seeds)),
-                    "later": upper[..., 1:].sum(-1).ravel(),
-                    "first_low": lower[..., 0].ravel(),
-                    "first_high": upper[..., 0].ravel(),
-                    "stages": horizon,
-                    "weight": np.tile(weights, len(seeds)),
-                    "regret": np.cumsum(curve.regret, axis=1).ravel(),
-                    "allowed": np.tile(allowed, len(seeds)),
-                    "origin": theory.corollary_bound(d, horizon, num_episodes).origin,
-                }
-            )
-        )
+        columns = {
+            "sampler": name,
+            "steps": num_updates,
+            "seed": np.repeat(seeds, num_episodes),
+            "episode": np.tile(episodes, len(seeds)),
+            "later": upper[..., 1:].sum(-1).ravel(),
+            "first_low": lower[..., 0].ravel(),
+            "first_high": upper[..., 0].ravel(),
+            "stages": horizon,
+            "weight": np.tile(weights, len(seeds)),
+            "regret": np.cumsum(curve.regret, axis=1).ravel(),
+            "allowed": np.tile(allowed, len(seeds)),
+            "origin": theory.corollary_bound(d, horizon, num_episodes).origin,
+        }
+        rows.append(pd.DataFrame(columns))
     return pd.concat(rows)
 
 

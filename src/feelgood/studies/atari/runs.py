@@ -15,15 +15,8 @@ FRAMES_PER_STEP = 4
 class Run:
     """One run, and all that it depends on.
 
-    Attributes:
-      game: name of the game in ALE's spelling.
-      agent: an agent of the zoo.
-      seed: seed of the run.
-      point: hyper-parameters; others keep the agent's defaults on Atari.
-      varied: name and value of the varied hyper-parameter, if any; `point` holds it too.
-      config: arguments of `ExternalConfig`.
-      options: arguments of `Options`.
-      env_settings: arguments of `atari`.
+    `point` holds hyper-parameters, among them the `varied` one, if any; others keep the agent's defaults on Atari. The
+    mappings are arguments of `ExternalConfig`, of `Options` and of `feelgood.envs.external.atari`.
     """
 
     game: str
@@ -99,27 +92,21 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
     with progress.task(run.name, config.num_steps) as report:
         step, speed = 0, 0.0
 
-        def show() -> None:
+        def show(now: int, a_second: float) -> None:
+            nonlocal step, speed
+            step, speed = max(step, now), a_second  # evaluations are late
             parts = [f"{FRAMES_PER_STEP * step:,} frames"] if step else []
             parts += [f"{FRAMES_PER_STEP * speed:,.0f} a second"] if speed else []
             if points:
                 parts.append(f"score {points[-1].return_:,.0f}" if points[-1].is_finite else "diverged")
             report(Moment(step, ", ".join(parts)))
 
-        def tick(now: int, a_second: float) -> None:
-            nonlocal step, speed
-            step, speed = now, a_second
-            show()
-
         def record(point) -> None:
-            nonlocal step
             points.append(point)
-            step = max(step, point.step)  # evaluations are late
             if checkpoint is not None:
-                store.write_so_far(
-                    checkpoint, tabulate(run, hyper, points, resumed=bool(resumed)).assign(agent=run.label)
-                )
-            show()
+                so_far = tabulate(run, hyper, points, resumed=bool(resumed))
+                store.write_so_far(checkpoint, so_far.assign(agent=run.label))
+            show(point.step, speed)
 
         def say(text: str) -> None:
             if text.startswith("continuing"):
@@ -137,27 +124,16 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
             folder=checkpoint.with_suffix("") if checkpoints and checkpoint is not None else None,
             label=f"{run.name} {_digest(run)}",
             report=record,
-            tick=tick,
+            tick=show,
             say=say,
         )
     return tabulate(run, hyper, outcome.curve, resumed=bool(resumed))
 
 
-def tabulate(run: Run, hyper: Mapping[str, float], curve: Sequence[Any], *, resumed: bool):
+def tabulate(run: Run, hyper: dict[str, float], curve: Sequence[Any], *, resumed: bool):
     """One row per evaluation, starting with the untrained network."""
     import pandas as pd
 
-    rows = [
-        {
-            "game": run.game,
-            "agent": run.agent,
-            "seed": run.seed,
-            "step": point.step,
-            "frame": FRAMES_PER_STEP * point.step,
-            **point.row(),
-            "resumed": resumed,
-            **hyper,
-        }
-        for point in curve
-    ]
-    return pd.DataFrame(rows)
+    where = {"game": run.game, "agent": run.agent, "seed": run.seed}
+    time = lambda step: {"step": step, "frame": FRAMES_PER_STEP * step}
+    return pd.DataFrame([where | time(p.step) | p.row() | {"resumed": resumed} | hyper for p in curve])

@@ -4,7 +4,6 @@ A run is a game, an agent, a seed and a point of hyper-parameters. Each run has 
 next to that file holds its replay and its last checkpoint.
 """
 
-import importlib.util
 import inspect
 import itertools
 from collections.abc import Mapping, Sequence
@@ -113,13 +112,27 @@ class AtariStudy(SeedOptions):
         self._resolve(PRESETS[self.preset])
         check_names("games", self.games, _known_games())
         check_agents(self.agents)
-        for name in ("num_frames", "num_seeds"):
-            check_count(name, getattr(self, name))
+        check_count("num_frames", self.num_frames)
+        check_count("num_seeds", self.num_seeds)
         fixed = read_numbers("hyper", self.hyper)
         for name in read_lists("vary", self.vary):
             if name in fixed:
                 raise ValueError(f"vary and hyper must name different hyper-parameters, got {name!r} in both")
-        self._check_settings()
+        from feelgood.agents import Options
+
+        Options(**self.mapping("options"))  # checks the values
+        env_settings, config = self.mapping("env_settings"), self.mapping("config")
+        check_positive("pixel_scale", env_settings["pixel_scale"])
+        check_fraction("sticky", env_settings["sticky"])
+        check_count("evaluation_period", config["evaluation_period"])
+        frames = FRAMES_PER_STEP * config["evaluation_period"]
+        if self.num_frames % frames:
+            raise ValueError(
+                f"num_frames must be a multiple of {frames}, the frames between two evaluations, got {self.num_frames}"
+            )
+        starts, most = config["learning_starts"], self.num_frames // FRAMES_PER_STEP
+        if starts >= most:
+            raise ValueError(f"learning_starts must be below {most}, all steps of a run, got {starts}")
 
     def _resolve(self, preset: Mapping[str, Any]) -> None:
         """Fills in the preset's values, so that a manifest holds every setting."""
@@ -133,29 +146,9 @@ class AtariStudy(SeedOptions):
             if name == "config" and "num_groups" not in given:
                 from feelgood.training.config import most_groups
 
-                check_count("num_envs", whole["num_envs"])
-                check_count("num_chains", whole["num_chains"])
-                whole["num_groups"] = most_groups(whole["num_envs"], whole["num_chains"], whole["num_groups"])
+                counts = [check_count(key, whole[key]) for key in ("num_envs", "num_chains")]
+                whole["num_groups"] = most_groups(*counts, whole["num_groups"])
             object.__setattr__(self, name, tuple(f"{key}={_text(value)}" for key, value in whole.items()))
-
-    def _check_settings(self) -> None:
-        from feelgood.agents import Options
-
-        Options(**self.mapping("options"))  # checks the values
-        env_settings, config = self.mapping("env_settings"), self.mapping("config")
-        check_positive("pixel_scale", env_settings["pixel_scale"])
-        check_fraction("sticky", env_settings["sticky"])
-        check_count("evaluation_period", config["evaluation_period"])
-        frames = FRAMES_PER_STEP * config["evaluation_period"]
-        if self.num_frames % frames:
-            raise ValueError(
-                f"num_frames must be a multiple of {frames}, the frames between two evaluations, got {self.num_frames}"
-            )
-        if config["learning_starts"] * FRAMES_PER_STEP >= self.num_frames:
-            most = self.num_frames // FRAMES_PER_STEP
-            raise ValueError(
-                f"learning_starts must be below {most}, all steps of a run, got {config['learning_starts']}"
-            )
 
     def mapping(self, name: str) -> dict[str, Any]:
         """The values of `config`, `options` or `env_settings` by name."""
@@ -206,11 +199,11 @@ def _like(name: str, value: Any, default: Any) -> Any:
 
 def _known_games() -> Sequence[str]:
     """All games of the emulator, or the paper's if it is not installed; the run then names the missing package."""
-    if importlib.util.find_spec("ale_py") is None:
+    try:
+        from ale_py.roms import get_all_rom_ids
+    except ImportError:
         return GAMES
-    import ale_py.roms
-
-    return ale_py.roms.get_all_rom_ids()
+    return get_all_rom_ids()
 
 
 FILES = {
@@ -251,14 +244,12 @@ def run(study: AtariStudy, report=print) -> list[Path]:
     published = results.read_reference(study.reference) if study.reference else None
     seeds = {"all": study.seed_list}
     with store.recorded(study.output, "atari", study, seeds=seeds, files=FILES) as facts:
-        cells = study.output / "cells"
         plans = [plan(each, checkpoints=study.checkpoints) for each in runs]
         done = run_plans(study, plans, study.output, facts)
         order = sorted(range(len(runs)), key=lambda i: study.games.index(runs[i].game))  # stable
         curves = pd.concat([done[i] for i in order], ignore_index=True)
-        smoke = (
-            f"A smoke test of {study.num_frames:,} frames, not a result.\n\n" if study.num_frames < SMOKE_FRAMES else ""
-        )
+        is_smoke = study.num_frames < SMOKE_FRAMES
+        smoke = f"A smoke test of {study.num_frames:,} frames, not a result.\n\n" if is_smoke else ""
         files: dict[str, Any] = {"curves.parquet": curves}
         if study.vary:
             table = results.sensitivity(curves)
@@ -272,7 +263,7 @@ def run(study: AtariStudy, report=print) -> list[Path]:
             files["curves"] = charts.curves_and_published(curves, published)
         report(text)
         paths = write_files(study.output, files)
-        for path in cells.glob("*.so-far.csv"):
+        for path in study.output.glob("cells/*.so-far.csv"):
             path.unlink()
     return paths
 

@@ -75,10 +75,8 @@ _PLACES = ("below", "inside", "above")
 def place_counts(curves: pd.DataFrame, published: pd.DataFrame) -> dict[str, int]:
     """Counts evaluations below, inside and above the range of published seeds at the same frame.
 
-    Args:
-      curves: curves of one game and agent.
-      published: published curves of the same game and agent. A seed's curve is interpolated linearly and not
-        extrapolated. Numbers are compared in single precision, because published ones may have been stored so.
+    Both tables have one game and agent. A seed's published curve is interpolated linearly and not extrapolated. Numbers
+    are compared in single precision, because published ones may have been stored so.
     """
     ours = curves[np.isfinite(curves["return"])]
     theirs = [
@@ -96,10 +94,7 @@ def place_counts(curves: pd.DataFrame, published: pd.DataFrame) -> dict[str, int
 def summarise(curves: pd.DataFrame, published: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row per game and agent: scores with 95% confidence intervals (Student's t) over seeds, and the paper's.
 
-    Args:
-      curves: a row per run and evaluation: game, agent, seed, frame, return.
-      published: published curves, for `published_last_10` at the same number of frames and the counts of
-        `place_counts`.
+    Curves that were `published` give `published_last_10` at the same number of frames, and counts of `place_counts`.
 
     Returns:
       Columns game, agent, seeds, frames; max, last_5 and last_10, each with its `_ci`, over the runs that did not
@@ -150,13 +145,9 @@ def overall(curves: pd.DataFrame) -> pd.DataFrame:
     for name, estimates in tables.items():
         ends = {f"{name}_{end}": estimates[end].where(sure) for end in ("low", "high")}
         table = table.assign(**{name: estimates["value"]}, **ends)
-    return table.assign(paper_mean=[_paper_mean(agent, games) for agent in table["agent"]])
-
-
-def _paper_mean(agent: str, games: Sequence[str]) -> float:
-    if agent not in PAPER_SCORES:
-        return float("nan")
-    return float(np.mean([human_normalised(game, PAPER_SCORES[agent][game][0]) for game in games]))
+    papers = lambda agent: [human_normalised(game, PAPER_SCORES[agent][game][0]) for game in games]
+    means = [float(np.mean(papers(agent))) if agent in PAPER_SCORES else np.nan for agent in table["agent"]]
+    return table.assign(paper_mean=means)
 
 
 def _number(value: Any, error: Any = float("nan")) -> str:
@@ -186,8 +177,7 @@ def _games(summary: pd.DataFrame) -> str:
     has_published = bool(summary["published_last_10"].notna().any())
     head += ["published, last 10, same frames", "below, inside, above their range"] if has_published else []
     rows = []
-    games = summary["game"].astype(str)
-    order = games.map({game: i for i, game in enumerate(dict.fromkeys(games))})
+    order = summary.groupby("game", sort=False).ngroup()
     ranked = summary.assign(_order=order).sort_values(["_order", "last_10"], ascending=[True, False], kind="stable")
     for row in ranked.to_dict("records"):
         cells = [str(row["game"]), label(str(row["agent"])), str(row["seeds"]), f"{row['frames'] / 1e6:g}M"]
@@ -210,25 +200,18 @@ def _notes(summary: pd.DataFrame) -> str:
     )
     if summary["published_last_10"].notna().any():
         text += " Below, inside, above: evaluations relative to the range of published seeds at the same frame."
-    lost = [row for row in summary.to_dict("records") if row["diverged"]]
-    if lost:
+    if lost := [row for row in summary.to_dict("records") if row["diverged"]]:
         which = ", ".join(f"{row['diverged']} of {label(str(row['agent']))} on {row['game']}" for row in lost)
         text += f"\n\nRuns that diverged have no last evaluations and are left out of those means: {which}."
     return text
 
 
 def _over_games(overall: pd.DataFrame) -> str:
-    rows = [
-        [
-            label(str(row["agent"])),
-            str(row["games"]),
-            str(row["runs"]),
-            _share(row["iqm"], row["iqm_low"], row["iqm_high"]),
-            _share(row["mean"], row["mean_low"], row["mean_high"]),
-            _share(row["paper_mean"]),
-        ]
-        for row in overall.sort_values("iqm", ascending=False, kind="stable").to_dict("records")
-    ]
+    rows = []
+    for row in overall.sort_values("iqm", ascending=False, kind="stable").to_dict("records"):
+        means = [_share(row[name], row[f"{name}_low"], row[f"{name}_high"]) for name in ("iqm", "mean")]
+        counts = [str(row["games"]), str(row["runs"])]
+        rows.append([label(str(row["agent"])), *counts, *means, _share(row["paper_mean"])])
     return markdown_table(["agent", "games", "runs", "interquartile mean", "mean", "mean, paper"], rows)
 
 

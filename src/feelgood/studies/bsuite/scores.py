@@ -1,5 +1,7 @@
 """bsuite's scores (bsuite 0.3.6, the modules `analysis` of its experiments), and their tables and chart."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -26,10 +28,8 @@ FORGIVENESS = 100
 def score(experiment: str, runs: pd.DataFrame) -> float:
     """The score in [0, 1] of runs of one seed, a row per id.
 
-    Args:
-      experiment: name of the experiment.
-      runs: with columns `episodes`, `total_return` and `best_episode`, or for a deep sea `size` and `solved_episode`,
-        which is NaN if it was not solved.
+    The columns are `episodes`, `total_return` and `best_episode`, or for a deep sea `size` and `solved_episode`, which
+    is NaN if it was not solved.
     """
     if is_sea(experiment):
         limits = 2.0 ** runs["size"].to_numpy(float) + FORGIVENESS
@@ -50,22 +50,13 @@ def summarise(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per experiment and agent: the mean score over seeds with its 95% interval, and the counts behind it."""
     rows = []
     for (experiment, agent), group in runs.groupby(["experiment", "agent"], sort=False):
-        mean, error = interval([score(str(experiment), own) for _, own in group.groupby("seed", sort=False)])
         known = EXPERIMENTS[str(experiment)]
-        rows.append(
-            {
-                "experiment": experiment,
-                "kind": known.kind,
-                "agent": agent,
-                "score": mean,
-                "score_ci": error,
-                "seeds": group["seed"].nunique(),
-                "ids": group["bsuite_id"].nunique(),
-                "bsuite_ids": len(known.settings),
-                "episodes": int(group["budget_episodes"].iloc[0]),
-                "bsuite_episodes": known.num_episodes,
-            }
-        )
+        row: dict[str, Any] = {"experiment": experiment, "kind": known.kind, "agent": agent}
+        each = [score(str(experiment), own) for _, own in group.groupby("seed", sort=False)]
+        row["score"], row["score_ci"] = interval(each)
+        row |= {"seeds": len(each), "ids": group["bsuite_id"].nunique(), "bsuite_ids": len(known.settings)}
+        row |= {"episodes": int(group["budget_episodes"].iloc[0]), "bsuite_episodes": known.num_episodes}
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -74,17 +65,10 @@ def as_markdown(summary: pd.DataFrame) -> str:
     agents = unique(summary["agent"])
     rows = []
     for (experiment, kind), group in summary.groupby(["experiment", "kind"], sort=False):
-        own = {str(row.agent): row for row in group.itertuples()}
-        first = next(iter(own.values()))
-        rows.append(
-            [
-                str(experiment),
-                str(kind),
-                *(plus_minus(own[agent].score, own[agent].score_ci) if agent in own else "–" for agent in agents),
-                f"{first.ids} of {first.bsuite_ids}",
-                f"{first.episodes:,} of {first.bsuite_episodes:,}",
-            ]
-        )
+        cells = {str(row.agent): plus_minus(row.score, row.score_ci) for row in group.itertuples()}
+        first = group.iloc[0]
+        counts = [f"{first['ids']} of {first['bsuite_ids']}", f"{first['episodes']:,} of {first['bsuite_episodes']:,}"]
+        rows.append([str(experiment), str(kind), *(cells.get(agent, "–") for agent in agents), *counts])
     text = markdown_table(["experiment", "kind", *map(label, agents), "ids", "episodes"], rows)
     if (summary["seeds"] > 1).any():
         text += "\n± is a 95% confidence interval over seeds by Student's t.\n"

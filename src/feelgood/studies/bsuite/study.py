@@ -79,9 +79,8 @@ def run(study: BsuiteStudy, report=print) -> list[Path]:
     from feelgood.studies.bsuite import scores
 
     with store.recorded(study.output, "bsuite", study, seeds={"all": study.seed_list}, files=FILES) as facts:
-        pairs = itertools.product(map(study.chosen, study.agents), batches(study))
-        done = run_plans(study, list(itertools.starmap(plan, pairs)), study.output, facts)
-        runs = pd.concat(done, ignore_index=True)
+        plans = itertools.starmap(plan, itertools.product(map(study.chosen, study.agents), batches(study)))
+        runs = pd.concat(run_plans(study, list(plans), study.output, facts), ignore_index=True)
         summary = scores.summarise(runs)
         text = scores.as_markdown(summary)
         report(f"{text}\n{speeds(runs)}")

@@ -86,17 +86,13 @@ def run(study: DeepSeaStudy, report=print) -> list[Path]:
     from feelgood.studies.deepsea import tables
 
     with store.recorded(study.output, "deepsea", study, seeds={"all": study.seed_list}, files=FILES) as facts:
-        pairs = itertools.product(study.sizes, study.agents)
-        done = run_plans(study, [plan(study, size, agent) for size, agent in pairs], study.output, facts)
-        runs = pd.concat(done, ignore_index=True)
+        plans = [plan(study, *pair) for pair in itertools.product(study.sizes, study.agents)]
+        runs = pd.concat(run_plans(study, plans, study.output, facts), ignore_index=True)
         summary = tables.summarise(runs)
         text = tables.as_markdown(summary)
         report(text)
-        files = {
-            "episodes.csv": runs.astype({"episodes_to_solve": "Int64"}),
-            "summary.csv": summary,
-            "summary.md": text,
-        }
+        episodes = runs.astype({"episodes_to_solve": "Int64"})
+        files = {"episodes.csv": episodes, "summary.csv": summary, "summary.md": text}
         if not study.windy or np.isfinite(summary["median"]).any():  # published results are without wind
             files["deepsea"] = tables.chart(summary)
         return write_files(study.output, files)
@@ -104,8 +100,8 @@ def run(study: DeepSeaStudy, report=print) -> list[Path]:
 
 def plan(study: DeepSeaStudy, size: int, agent: str) -> Plan:
     """Runs one agent at one size; returns a table with one row per run."""
-    seeds = tuple(study.seed_list)
-    batch = Batch(study.chosen(agent), size, study.windy, study.mapping, study.num_episodes, seeds)
+    settings = study.windy, study.mapping, study.num_episodes, tuple(study.seed_list)
+    batch = Batch(study.chosen(agent), size, *settings)
     (table,) = yield [task_of(batch.name, _digest(batch), partial(_run, batch))]
     return table
 

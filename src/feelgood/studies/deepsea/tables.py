@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import linregress
 
-from feelgood.figures.chart import Chart, Panel, Series, numbers, series, series_of
+from feelgood.figures.chart import Chart, Panel, Series, numbers, series, series_of, unique
 from feelgood.figures.style import COLOURS, label
 from feelgood.studies.output import markdown_table
 
@@ -115,10 +115,8 @@ def chart(summary: pd.DataFrame) -> Chart:
     Raises:
       ValueError: if there is nothing to draw.
     """
-    panels = [
-        _panel(str(environment), rows.sort_values("size", kind="stable"))
-        for environment, rows in summary.groupby("environment", sort=False)
-    ]
+    ordered = summary.sort_values("size", kind="stable")
+    panels = [_panel(str(sea), ordered[ordered["environment"] == sea]) for sea in unique(summary["environment"])]
     if not any(panel.series for panel in panels):
         raise ValueError("episodes to solve need a size that half of the runs have solved, got none")
     note = (
@@ -139,7 +137,7 @@ def _panel(environment: str, rows: pd.DataFrame) -> Panel:
         name = f"{name}: N^{law.exponent:.1f}" if law else name
         return series(name, colour, own, "size", "median", ("low", "high"), points=True, **look)
 
-    ours = [one._replace(strong=True) for one in series_of(shown, "agent", line)] if len(shown) else []
+    ours = [one._replace(strong=True) for one in series_of(shown, "agent", line)]
     theirs = [
         Series(name, colour, numbers(list(counts)), numbers(list(counts.values())), dashed=True)
         for name, (colour, counts) in PUBLISHED.items()

@@ -37,8 +37,8 @@ def sensitivity(table: pd.DataFrame) -> Chart:
         smallest = rows.loc[~zero, "value"].min()
         shown = rows.assign(value=rows["value"].mask(zero, smallest / np.sqrt(10)))
         x_label, lines = SYMBOLS.get(str(parameter), str(parameter)), _scores(shown, "value")
-        panel = Panel("", x_label, "score", lines, x_log=True, y_range=(0, 10.4), guides=(10,))
-        panels.append(panel._replace(x_zero=numbers([smallest / np.sqrt(10)])[0] if zero.any() else None))
+        x_zero = numbers([smallest / np.sqrt(10)])[0] if zero.any() else None
+        panels.append(Panel("", x_label, "score", lines, x_log=True, y_range=(0, 10.4), guides=(10,), x_zero=x_zero))
     length, seeds = table["length"].iloc[0], table["seeds"].iloc[0]
     note = f"N = {length}, {seeds} seeds; mean and 95% confidence interval (Student's t)."
     return Chart("sensitivity", "Sensitivity", note, "sensitivity", panels)
@@ -70,19 +70,13 @@ def sweep(table: pd.DataFrame) -> Chart:
         varied = [name for name in names if rows[name].nunique() > 1]
         means = {name: rows.groupby(name)["score"].mean() for name in varied}
         spread = {name: mean.max() - mean.min() for name, mean in means.items()}
-        chosen: list[str] = sorted(varied, key=lambda name: -spread[name])[:2]
-        if not chosen:
+        if not varied:
             continue
-        x, y = chosen[0], chosen[1] if len(chosen) > 1 else ""
+        x, y = [*sorted(varied, key=lambda name: -spread[name]), ""][:2]
         for length, cell in rows.groupby("length") if "length" in rows.dropna(axis=1, how="all") else [(None, rows)]:
             wide = cell.assign(_one="").pivot_table(index=y or "_one", columns=x, values="score", dropna=False)
-            heat = Heat(
-                [f"{value:g}" for value in wide.columns],
-                [f"{value:g}" for value in wide.index] if y else [""],
-                [numbers(row, 4) for row in wide.to_numpy(float)],
-                low,
-                high,
-            )
+            x_names, y_names = ([f"{value:g}" for value in ends] for ends in (wide.columns, wide.index if y else ()))
+            heat = Heat(x_names, y_names or [""], [numbers(row, 4) for row in wide.to_numpy(float)], low, high)
             title = ", ".join(part for part in (label(str(agent)), "" if length is None else f"N = {length}") if part)
             panels.append(Panel(title, x, y, heat=heat))
     if not panels:

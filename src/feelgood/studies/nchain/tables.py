@@ -32,7 +32,7 @@ def per_seed(curves: pd.DataFrame) -> pd.DataFrame:
                 "score": trained["return"].iloc[-10:].mean(skipna=False),
                 "starts_right": run["return"].iloc[0] >= 0.99 * OPTIMUM,
                 "training_success": trained["successes"].sum() / max(trained["episodes"].sum(), 1),
-                "first_success": reached.min() if len(reached) else np.nan,
+                "first_success": reached.min(),  # NaN if there is none
                 "late_optimal": (late["return"] >= 0.99 * OPTIMUM).mean(),
                 "diverged_at": trained.loc[~trained["finite"].astype(bool), "step"].min(),
             }
@@ -51,27 +51,16 @@ def summarise(curves: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (length, agent), group in runs.groupby(["length", "agent"], sort=False):
         left = group[~group["starts_right"]]
-        score, error = interval(group["score"].dropna())
-        left_score, left_error = interval(left["score"].dropna())
-        success, success_error = interval(group["training_success"])
-        rows.append(
-            {
-                "length": length,
-                "agent": agent,
-                "seeds": len(group),
-                "score": score,
-                "score_ci": error,
-                "left_seeds": len(left),
-                "left_score": left_score,
-                "left_score_ci": left_error,
-                "training_success": success,
-                "training_success_ci": success_error,
-                "ever_succeeds": group["first_success"].notna().mean(),
-                "median_first_success": group["first_success"].median(),
-                "late_optimal": group["late_optimal"].mean(),
-                "diverged": int(group["diverged_at"].notna().sum()),
-            }
-        )
+        row = {"length": length, "agent": agent, "seeds": len(group)}
+        row["score"], row["score_ci"] = interval(group["score"].dropna())
+        row["left_seeds"] = len(left)
+        row["left_score"], row["left_score_ci"] = interval(left["score"].dropna())
+        row["training_success"], row["training_success_ci"] = interval(group["training_success"])
+        row["ever_succeeds"] = group["first_success"].notna().mean()
+        row["median_first_success"] = group["first_success"].median()
+        row["late_optimal"] = group["late_optimal"].mean()
+        row["diverged"] = int(group["diverged_at"].notna().sum())
+        rows.append(row)
     return pd.DataFrame(rows)
 
 

@@ -49,7 +49,7 @@ def regret_exponents(table: pd.DataFrame) -> Chart:
             low, high = numbers([row.exponent - row.ci]), numbers([row.exponent + row.ci])
             marks.append(Series(name, colour, numbers([row.exponent]), at, low, high, points=True))
             claimed = claimed_exponents(_without_folder(row.algorithm))
-            if claimed is not None:
+            if claimed:
                 marks.append(Series(name, colour, [float(claimed[of])], at, dashed=True, points=True))
         panels.append(Panel("", f"exponent of {of}", "", marks, y_names=[label(name) for name in looks]))
     note = "Filled: measured, with its 95% interval over seeds; hollow: Table 1's upper bound."
@@ -111,16 +111,13 @@ def errors(table: pd.DataFrame) -> Chart:
 def complexity(table: pd.DataFrame) -> Chart:
     """Gradients needed for a given total variation."""
     labels = {"condition": "condition number κ", "dimension": "dimension d", "error": "1 / total variation"}
-    table = table.assign(_inverse=1 / table["error"])
     looks = _looks(unique(table["scheme"]))
+    table = table.assign(scheme=table["scheme"].astype(str), error=1 / table["error"])
     panels = []
-    for varied, x_label in labels.items():
-        x = "_inverse" if varied == "error" else varied
-        rows = table[table["varied"] == varied].sort_values(x, kind="stable")
+    for x, x_label in labels.items():
         lines = []
-        for name in unique(rows["scheme"]):
+        for name, own in table[table["varied"] == x].sort_values(x, kind="stable").groupby("scheme", sort=False):
             colour, dashed = looks[name]
-            own = rows[rows["scheme"].astype(str) == name]
             lines.append(series(name, colour, own, x, "num_gradients", dashed=dashed, points=True))
         panels.append(Panel("", x_label, "gradients needed", lines, x_log=True, y_log=True))
     note = "Gradients that bring a Gaussian's sampler within a given total variation, the step tuned for each."

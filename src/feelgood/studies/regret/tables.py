@@ -12,12 +12,9 @@ from feelgood.studies.output import markdown_table, plus_minus
 
 def final_regret(curves: pd.DataFrame) -> pd.DataFrame:
     """Cumulative regret at the last episode: mean and 95% confidence interval by mdp, algorithm and constants."""
-    last = curves[curves["episode"] == curves["episode"].max()]
-    rows = []
-    for keys, group in last.groupby(["mdp", "algorithm", "constants"], sort=False):
-        mean, error = interval(group["regret"])
-        rows.append(dict(zip(("mdp", "algorithm", "constants"), keys, strict=True), regret=mean, ci=error))
-    return pd.DataFrame(rows)
+    last, keys = curves[curves["episode"] == curves["episode"].max()], ["mdp", "algorithm", "constants"]
+    rows = [(*names, *interval(group["regret"])) for names, group in last.groupby(keys, sort=False)]
+    return pd.DataFrame(rows, columns=[*keys, "regret", "ci"])
 
 
 def exponents(table: pd.DataFrame) -> pd.DataFrame:
@@ -49,17 +46,16 @@ def exponents(table: pd.DataFrame) -> pd.DataFrame:
                 for _, group in positive.groupby("seed")
                 if group[x].nunique() > 1
             ]
-            mean, error = interval(slopes)
-            rows.append({"algorithm": algorithm, "of": name, "exponent": mean, "ci": error})
-    return pd.DataFrame(rows)
+            rows.append((algorithm, name, *interval(slopes)))
+    return pd.DataFrame(rows, columns=["algorithm", "of", "exponent", "ci"])
 
 
-def claimed_exponents(algorithm: str) -> dict[str, float] | None:
-    """Exponents of d, H and T that Table 1 claims for an algorithm; None for those that it does not list."""
+def claimed_exponents(algorithm: str) -> dict[str, float]:
+    """Exponents of d, H and T that Table 1 claims for an algorithm; empty for those that it does not list."""
     from feelgood.linear.table1 import TABLE1
 
     if algorithm not in TABLE1:
-        return None
+        return {}
     rate = TABLE1[algorithm].regret
     return {"d": float(rate.dimension), "H": float(rate.horizon), "T": float(rate.num_steps)}
 
@@ -108,21 +104,12 @@ def _exponents(table: pd.DataFrame) -> str:
         claimed = claimed_exponents(name)
         row = [label(name)]
         for of in ("T", "d", "d − 2", "H"):
-            found = fits.loc[(name, of)] if (name, of) in fits.index else None
             if of != "d − 2":
-                row.append("–" if claimed is None else f"{claimed[of]:g}")
-            row.append("–" if found is None else plus_minus(found["exponent"], found["ci"]))
+                row.append(f"{claimed[of]:g}" if claimed else "–")
+            row.append(plus_minus(*fits.loc[(name, of)]) if (name, of) in fits.index else "–")
         rows.append(row)
-    head = [
-        "algorithm",
-        "T, claimed",
-        "measured",
-        "d, claimed",
-        "measured",
-        "d − 2, measured",
-        "H, claimed",
-        "measured",
-    ]
+    head = ["algorithm", "T, claimed", "measured", "d, claimed", "measured", "d − 2, measured"]
+    head += ["H, claimed", "measured"]
     return _section("Exponents of regret (hypercube)", head, rows)
 
 

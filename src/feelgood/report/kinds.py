@@ -43,9 +43,7 @@ MAKERS = {
     "exponents": Maker("exponents", "algorithm dimension horizon seed episode regret", regret_exponents),
     "budget": Maker("budget", "mdp sampler budget seed regret", budget),
     "errors": Maker(
-        "errors",
-        "sampler steps seed episode weight later first_low first_high stages allowed regret origin",
-        errors,
+        "errors", "sampler steps seed episode weight later first_low first_high stages allowed regret origin", errors
     ),
     "complexity": Maker("complexity", "scheme varied condition dimension error num_gradients", complexity),
 }

@@ -127,8 +127,7 @@ RELEASED = {
 }
 NEURAL = {
     "neural_greedy": Entry(
-        _neural(bandits.neural_greedy, "epsilon"),
-        STEPS | {"epsilon": (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)},
+        _neural(bandits.neural_greedy, "epsilon"), STEPS | {"epsilon": (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)}
     ),
     "neural_linear": Entry(_neural(bandits.neural_linear, "temperature"), STEPS | {"temperature": SCALES}),
     "neural_ts": Entry(_neural(bandits.neural_ts, "scale"), STEPS | {"scale": SCALES}),
@@ -139,9 +138,7 @@ NEURAL = {
     ),
     "neural_lmc": Entry(_langevin(False), STEPS | {"heat": NEURAL_HEAT}),
     "neural_fg_lmc": Entry(
-        _langevin(True),
-        {"heat": NEURAL_HEAT, "weight": (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)},
-        base="neural_lmc",
+        _langevin(True), {"heat": NEURAL_HEAT, "weight": (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)}, base="neural_lmc"
     ),
 }
 ENTRIES: dict[str, Entry] = {**LINEAR, **LOGISTIC, **RELEASED, **NEURAL}

@@ -6,30 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feelgood.figures.chart import (
-    RANDOM,
-    Chart,
-    Panel,
-    Series,
-    mean_series,
-    numbers,
-    series,
-    series_of,
-    strongest,
-    unique,
-)
+from feelgood import statistics
+from feelgood.figures import chart
+from feelgood.figures.chart import Chart, Panel, Series, mean_series, numbers, series, series_of, strongest, unique
 from feelgood.figures.style import COLOURS, colours_of, label
-from feelgood.statistics import (
-    Layout,
-    aggregate,
-    check_runs,
-    diverged,
-    final_scores,
-    finite_scores,
-    layout,
-    performance_profile,
-    sample_efficiency,
-)
 
 _TIMES = {"step": "environment steps", "frame": "frames", "episode": "episode", "round": "round"}
 _SCORES = {"return": "evaluation return", "regret": "cumulative regret"}
@@ -41,9 +21,11 @@ def learning_curves(curves: pd.DataFrame) -> Chart:
     Raises:
       ValueError: if a run has two rows at one time.
     """
-    check_runs(curves)
-    columns = layout(curves)
-    table = curves.assign(_task=columns.task_names(curves), **{columns.score: finite_scores(curves, columns.score)})
+    statistics.check_runs(curves)
+    columns = statistics.layout(curves)
+    table = curves.assign(
+        _task=columns.task_names(curves), **{columns.score: statistics.finite_scores(curves, columns.score)}
+    )
     if "length" in columns.tasks:
         table = table.sort_values("length", kind="stable")
     has_theory = "constants" in columns.tasks and set(table["constants"]) == {"tuned", "theory"}
@@ -62,7 +44,7 @@ def learning_curves(curves: pd.DataFrame) -> Chart:
         if "random_return" in rows and rows["random_return"].notna().any():
             ends = numbers([rows[columns.time].min(), rows[columns.time].max()])
             level = numbers([rows["random_return"].mean()] * 2)
-            lines.append(Series(RANDOM, COLOURS["grey"], ends, level, dashed=True))
+            lines.append(Series(chart.RANDOM, COLOURS["grey"], ends, level, dashed=True))
         if columns.lower_is_better:  # without the first few episodes, in which all curves coincide
             later = [y for line in lines for x, y in zip(line.x, line.y, strict=True) if x >= 5 and y > 0]
             axes["y_range"] = (0.8 * min(later), None) if later else None
@@ -79,20 +61,20 @@ def learning_curves(curves: pd.DataFrame) -> Chart:
 
 def _lost(curves: pd.DataFrame, what: str = "are left out") -> str:
     """A sentence on the runs that diverged, if any."""
-    which = diverged(curves)
+    which = statistics.diverged(curves)
     return f" Runs that diverged {what}: {which}." if which else ""
 
 
 def profiles(curves: pd.DataFrame) -> Chart:
     """Performance profiles: over all tasks if they have one scale, else a panel for each. Higher is better in all."""
-    columns = layout(curves)
-    scores = final_scores(curves)
+    columns = statistics.layout(curves)
+    scores = statistics.final_scores(curves)
     looks = colours_of(unique(scores["agent"]))
     groups = [("", _of_all_tasks(scores))] if columns.one_scale else list(scores.groupby("task", sort=False))
     side = "at most" if columns.lower_is_better else "above"
     panels = []
     for task, rows in groups:
-        table = performance_profile(rows)
+        table = statistics.performance_profile(rows)
         if columns.lower_is_better:
             table = table.assign(share=1 - table["share"], low=1 - table["high"], high=1 - table["low"])
         make = partial(series, x="threshold", y="share", band=("low", "high"))
@@ -109,18 +91,18 @@ def _of_all_tasks(scores: pd.DataFrame) -> pd.DataFrame:
     return scores[scores["agent"].isin(tasks.index[tasks == scores["task"].nunique()])]
 
 
-def _check_one_scale(columns: Layout, curves: pd.DataFrame) -> None:
+def _check_one_scale(columns: statistics.Layout, curves: pd.DataFrame) -> None:
     if not columns.one_scale and columns.task_names(curves).nunique() > 1:
         raise ValueError(f"a mean over tasks needs scores on one scale, and each {columns.tasks[0]} has its own")
 
 
 def aggregates(curves: pd.DataFrame) -> Chart:
     """Interquartile mean and mean over all tasks, for each agent that has all tasks."""
-    columns = layout(curves)
+    columns = statistics.layout(curves)
     _check_one_scale(columns, curves)
-    scores = _of_all_tasks(final_scores(curves))
+    scores = _of_all_tasks(statistics.final_scores(curves))
     looks = colours_of(unique(curves[columns.agent]))
-    tables = {"interquartile mean": aggregate(scores, "iqm"), "mean": aggregate(scores, "mean")}
+    tables = {"interquartile mean": statistics.aggregate(scores, "iqm"), "mean": statistics.aggregate(scores, "mean")}
     ranked = tables["interquartile mean"].sort_values("value", kind="stable", ascending=columns.lower_is_better)
     order = list(ranked["agent"])
     panels = []
@@ -136,13 +118,13 @@ def aggregates(curves: pd.DataFrame) -> Chart:
 
 def efficiency(curves: pd.DataFrame) -> Chart:
     """Sample efficiency: the interquartile mean over all tasks as training goes on."""
-    columns = layout(curves)
+    columns = statistics.layout(curves)
     _check_one_scale(columns, curves)
     looks = colours_of(unique(curves[columns.agent]))
-    shown = set(_of_all_tasks(final_scores(curves))["agent"])
+    shown = set(_of_all_tasks(statistics.final_scores(curves))["agent"])
     times = np.sort(curves[columns.time].unique())
     thinned = curves[columns.time].isin(times[:: max(1, len(times) // 25)])
-    table = sample_efficiency(curves[curves[columns.agent].astype(str).isin(shown) & thinned])
+    table = statistics.sample_efficiency(curves[curves[columns.agent].astype(str).isin(shown) & thinned])
     make = partial(series, x=columns.time, y="value", band=("low", "high"))
     lines = series_of(table, "agent", make, looks)
     note = "Interquartile mean over all tasks and seeds, with a pointwise 95% interval by the stratified bootstrap."

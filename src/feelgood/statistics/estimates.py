@@ -10,6 +10,7 @@ References:
   incompatible with pandas 3.)
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -61,12 +62,9 @@ class Layout(NamedTuple):
             return pd.Series("all", index=table.index)
         codes = table.groupby(list(self.tasks), sort=False, dropna=False).ngroup()
         firsts = table[list(self.tasks)].loc[~codes.duplicated()].itertuples(index=False)
-        names = [", ".join(_label(column, value) for column, value in row._asdict().items()) for row in firsts]
+        label = lambda column, value: f"N = {value}" if column == "length" else str(value)
+        names = [", ".join(itertools.starmap(label, zip(self.tasks, row, strict=True))) for row in firsts]
         return pd.Series(np.array(names, dtype=object)[codes], index=table.index)
-
-
-def _label(column: str, value: Any) -> str:
-    return f"N = {value}" if column == "length" else str(value)
 
 
 def layout(table: pd.DataFrame) -> Layout:
@@ -103,15 +101,8 @@ def finite_scores(curves: pd.DataFrame, score: str) -> pd.Series:
 
 def _plain(curves: pd.DataFrame, columns: Layout) -> pd.DataFrame:
     """The columns agent, task, seed, time and score, see `finite_scores`, one row per run and time."""
-    table = pd.DataFrame(
-        {
-            "agent": curves[columns.agent].astype(str),
-            "task": columns.task_names(curves),
-            "seed": curves["seed"],
-            "time": curves[columns.time],
-            "score": finite_scores(curves, columns.score),
-        }
-    )
+    table = pd.DataFrame({"agent": curves[columns.agent].astype(str), "task": columns.task_names(curves)})
+    table = table.assign(seed=curves["seed"], time=curves[columns.time], score=finite_scores(curves, columns.score))
     twice = table.duplicated(["agent", "task", "seed", "time"])
     if twice.any():
         run = table.loc[twice.idxmax()]
@@ -180,9 +171,9 @@ def mean(runs: Runs) -> Numbers:
 
 def interquartile_mean(runs: Runs) -> Numbers:
     """The mean of the middle half of all runs of all tasks together: a quarter is cut off at each end."""
-    pooled = np.concatenate(list(runs), axis=-1)
-    first, last = pooled.shape[-1] // 4, pooled.shape[-1] - pooled.shape[-1] // 4
-    return np.mean(np.partition(pooled, (first, last - 1), axis=-1)[..., first:last], axis=-1)
+    from scipy import stats
+
+    return stats.trim_mean(np.concatenate(list(runs), axis=-1), 0.25, axis=-1)
 
 
 def improvement(runs: Runs, others: Runs) -> Numbers:

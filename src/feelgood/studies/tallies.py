@@ -14,12 +14,9 @@ FIRST_WINDY_CHECK = 100
 
 
 class Dives(NamedTuple):
-    """Totals over the episodes of a run, int32.
+    """Totals over the episodes of a run, int32: all, bad ones (see `DeepSeaState`), and those until it was solved.
 
-    Attributes:
-      episodes: number of episodes.
-      bad: number of bad ones, see `DeepSeaState`.
-      solved: episodes at the first check at which the rule held; 0 if it has not held.
+    `solved` is the number of episodes at the first check at which the rule held; 0 if it has not held.
     """
 
     episodes: Array
@@ -41,8 +38,7 @@ def dives(checks: Sequence[int], *, windy: bool) -> Tally:
     is_check[list(checks)] = True
     last = len(is_check) - 1
 
-    def add(totals: Dives, ended: Array, returns: Array, states) -> Dives:
-        del returns
+    def add(totals: Dives, ended: Array, _: Array, states) -> Dives:
         episodes = totals.episodes + jnp.cumsum(ended, dtype=jnp.int32)
         bad = totals.bad + jnp.cumsum(ended & states.is_bad, dtype=jnp.int32)
         holds = ended & jnp.asarray(is_check)[jnp.minimum(episodes, last)] & (10 * bad < tenths * episodes)
@@ -57,12 +53,8 @@ all_solved: Callable[[Dives], bool] = lambda totals: bool(np.all(totals.solved >
 
 
 class Episodes(NamedTuple):
-    """Totals over the first `num_episodes` episodes of a run.
-
-    Attributes:
-      episodes: int32, number of all episodes, which may exceed `num_episodes`.
-      total: float32, sum of the returns.
-      best: float32, largest return, at least 0 as in bsuite.
+    """The number of all episodes of a run, and over the first `num_episodes` of them the sum of the returns and the
+    largest return, which is at least 0 as in bsuite.
     """
 
     episodes: Array
@@ -73,12 +65,10 @@ class Episodes(NamedTuple):
 def episodes(num_episodes: int) -> Tally:
     """Adds up the returns of the first `num_episodes` episodes."""
 
-    def add(totals: Episodes, ended: Array, returns: Array, states) -> Episodes:
-        del states
+    def add(totals: Episodes, ended: Array, returns: Array, _) -> Episodes:
         numbers = totals.episodes + jnp.cumsum(ended, dtype=jnp.int32)
-        counted = ended & (numbers <= num_episodes)
-        total = totals.total + jnp.sum(jnp.where(counted, returns, 0.0))
-        return Episodes(numbers[-1], total, jnp.maximum(totals.best, jnp.max(jnp.where(counted, returns, 0.0))))
+        counted = jnp.where(ended & (numbers <= num_episodes), returns, 0.0)
+        return Episodes(numbers[-1], totals.total + jnp.sum(counted), jnp.maximum(totals.best, jnp.max(counted)))
 
     return Tally(Episodes(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.zeros(())), add)
 

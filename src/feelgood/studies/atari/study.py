@@ -11,15 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from feelgood.checks import (
-    check_choice,
-    check_count,
-    check_finite,
-    check_fraction,
-    check_kind,
-    check_names,
-    check_positive,
-)
+from feelgood import checks
+from feelgood.checks import check_choice, check_count, check_names
 from feelgood.pairs import read_lists, read_numbers, read_values
 from feelgood.protocols import ATARI, DEFAULT_PRESET, changed
 from feelgood.studies.atari.paper import AGENTS, GAMES
@@ -122,8 +115,8 @@ class AtariStudy(SeedOptions):
 
         Options(**self.mapping("options"))  # checks the values
         env_settings, config = self.mapping("env_settings"), self.mapping("config")
-        check_positive("pixel_scale", env_settings["pixel_scale"])
-        check_fraction("sticky", env_settings["sticky"])
+        checks.check_positive("pixel_scale", env_settings["pixel_scale"])
+        checks.check_fraction("sticky", env_settings["sticky"])
         check_count("evaluation_period", config["evaluation_period"])
         frames = FRAMES_PER_STEP * config["evaluation_period"]
         if self.num_frames % frames:
@@ -189,11 +182,11 @@ def _like(name: str, value: Any, default: Any) -> Any:
     if default is None or isinstance(default, tuple):
         return value
     if isinstance(default, bool):
-        check_kind(name, value, bool, "true or false")
+        checks.check_kind(name, value, bool, "true or false")
     elif isinstance(default, int):
         check_count(name, value, minimum=0)
     elif isinstance(default, float):
-        check_finite(name, value)
+        checks.check_finite(name, value)
     return type(default)(value)
 
 

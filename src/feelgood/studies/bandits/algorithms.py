@@ -11,12 +11,9 @@ Hyper = Mapping[str, Any]
 
 
 class Entry(NamedTuple):
-    """An algorithm of the study.
+    """An algorithm of the study, by a function of model, link, number of rounds and hyper-parameters, and its grid.
 
-    Attributes:
-      make: `(model, link, num_rounds, hyper) -> Algorithm`; hyper-parameters may be traced.
-      grid: values of every hyper-parameter to try.
-      base: an algorithm that is tuned first; its values are used for hyper-parameters that the grid lacks. "" for none.
+    The algorithm `base`, if any, is tuned first; its values are used for hyper-parameters that the grid lacks.
     """
 
     make: Callable[[Model, str, int, Hyper], Algorithm]

@@ -13,14 +13,11 @@ from feelgood.figures.curves import learning_curves
 from feelgood.figures.style import COLOURS, LOOKS, STYLE, label, shades
 from feelgood.studies.bandits.tables import PUBLISHED, final
 
-_GROUPS = {"released": COLOURS["grey"], "corrected": COLOURS["orange"], "fg": COLOURS["red"], "sfg": COLOURS["red"]}
-
 
 def _colour(name: str) -> str:
-    for group, colour in _GROUPS.items():
-        if name.startswith(group) or (group == "fg" and "_fg_" in name and not name.startswith("released")):
-            return colour
-    return COLOURS["blue"]
+    if name.startswith(("released", "corrected")):
+        return COLOURS["grey" if name.startswith("released") else "orange"]
+    return COLOURS["red" if name.startswith(("fg", "sfg")) or "_fg_" in name else "blue"]
 
 
 def ranking(table: pd.DataFrame) -> Figure:
@@ -37,23 +34,20 @@ def ranking(table: pd.DataFrame) -> Figure:
             _at_the_end(right, own, name)
             right.set_xlabel(f"regret after {table[table['problem'] == name]['round'].max():,} rounds")
             left.set_title(name, loc="left")
-        kinds = (
-            "Blue: plain. Red: with a feel-good term. Grey: as released. Orange: as released, accept test corrected."
-        )
-        note = f"Means and 95% intervals. {kinds}"
-        figure.supxlabel(note, fontsize=8, color="0.3")
+        note = "Means and 95% intervals. Blue: plain. Red: with a feel-good term. Grey: as released. "
+        figure.supxlabel(f"{note}Orange: as released, accept test corrected.", fontsize=8, color="0.3")
     return figure
 
 
 def _by_round(panel, table: pd.DataFrame, ranked: list[str]) -> None:
     """Mean regret of every algorithm, the best six in colour; an algorithm has the same colour in every panel."""
     means = table.groupby(["algorithm", "round"])["regret"].mean()
+    faint = {"color": "0.8", "linewidth": 0.8}
     for i, name in enumerate(ranked):
-        is_best = i < 6
-        best = {"color": LOOKS[name].colour, "label": label(name), "zorder": 3}
-        panel.plot(means[name].index, means[name], **(best if is_best else {"color": "0.8", "linewidth": 0.8}))
+        look = {"color": LOOKS[name].colour, "label": label(name), "zorder": 3} if i < 6 else faint
+        panel.plot(means[name].index, means[name], **look)
     if len(ranked) > 6:
-        panel.plot([], [], color="0.8", linewidth=0.8, label="others")
+        panel.plot([], [], label="others", **faint)
     panel.set_xscale("log")
     panel.set_yscale("log")
     panel.set_ylim(bottom=means[ranked[0]].iloc[-1] / 30)
@@ -132,7 +126,7 @@ def _errors(table: pd.DataFrame) -> Figure:
         for panel, name in zip(panels, names, strict=False):
             for count in steps:
                 own = table[(table["sampler"] == name) & (table["steps"] == count)]
-                label = f"{count} step a round" if count == 1 else f"{count} steps a round"
+                label = f"{count} step{'s' if count > 1 else ''} a round"
                 panel.plot(own["round"], own["total_variation"], color=tones[count], label=label)
             panel.set_xscale("log")
             panel.set_ylim(-0.02, 1.02)

@@ -34,11 +34,7 @@ def _heat(model: Model, num_rounds: int) -> float:
 def mala(model: Model, temperature: float, feel_good: FeelGood | None, *, correct: bool) -> Algorithm:
     """The released MALA-TS: 20 steps of gradient descent, then 5 Metropolis steps of size 0.1/t, a round.
 
-    Args:
-      model: shape of the parameters.
-      temperature: temperature of the proposal's noise, and of the accept test if `correct`.
-      feel_good: the feel-good term, or None.
-      correct: whether the accept test is the one of MALA.
+    The temperature is that of the proposal's noise, and of the accept test if it is `correct`, the one of MALA.
     """
     carrier = chain_ts(model, Chain(lambda t, largest: langevin(STEP / t)), feel_good, **LOSS)
 
@@ -46,12 +42,8 @@ def mala(model: Model, temperature: float, feel_good: FeelGood | None, *, correc
         statistics = state.statistics
         tau = STEP / jnp.maximum(statistics.num_rounds, 1)
         plain = lambda w: quadratic(statistics.precision, w - statistics.mean)
-
-        def good(w: Array) -> Array:
-            if feel_good is None or state.past is None:
-                return jnp.zeros(())
-            return bonus(feel_good, state.past, statistics.num_rounds, w)
-
+        is_plain = feel_good is None or state.past is None
+        good = lambda w: jnp.zeros(()) if is_plain else bonus(feel_good, state.past, statistics.num_rounds, w)
         whole = jax.value_and_grad(lambda w: plain(w) - good(w))
         theta = jax.lax.fori_loop(0, NUM_DESCENTS, lambda _, w: w - tau * whole(w)[1], state.chain.params)
 
@@ -61,14 +53,10 @@ def mala(model: Model, temperature: float, feel_good: FeelGood | None, *, correc
             xi = jax.random.normal(key_noise, w.shape)
             y = w - tau * gradient + jnp.sqrt(2 * tau * temperature) * xi
             new_value, new_gradient = whole(y) if correct else (plain(y) - good(w), jax.grad(plain)(y))
-            if correct:
-                forth = jnp.sum((y - w + tau * gradient) ** 2)
-                back = jnp.sum((w - y + tau * new_gradient) ** 2)
-                log_ratio = (value - new_value + (forth - back) / (4 * tau)) / temperature
-            else:
-                forth = jnp.sum((y - w - tau * gradient) ** 2)
-                back = jnp.sum((w - y - tau * new_gradient) ** 2)
-                log_ratio = value - new_value + (forth - back) / (4 * tau)
+            drift, heat = (-tau, temperature) if correct else (tau, 1.0)  # of the proposal in the ratio
+            forth = jnp.sum((y - w - drift * gradient) ** 2)
+            back = jnp.sum((w - y - drift * new_gradient) ** 2)
+            log_ratio = (value - new_value + (forth - back) / (4 * tau)) / heat
             accept = jnp.log(jax.random.uniform(key_accept)) < log_ratio
             new = (y, new_value, new_gradient)
             return jax.tree.map(lambda a, b: jnp.where(accept, a, b), new, carry), None
@@ -90,21 +78,14 @@ def exact(make: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
 
 def lmc_ts(weight: float | None) -> Callable[..., Algorithm]:
     """The released LMC-TS, with a feel-good term of this weight."""
-
-    def made(model: Model, link: str, num_rounds: int, hyper: Any) -> Algorithm:
-        heat = _heat(model, num_rounds)
-        return bandits.lmc_ts(model, STEP, heat, decay=True, feel_good=_term(weight), **LOSS)
-
-    return made
+    settings = {"decay": True, "feel_good": _term(weight), **LOSS}
+    return lambda model, link, num_rounds, hyper: bandits.lmc_ts(model, STEP, _heat(model, num_rounds), **settings)
 
 
 def mala_ts(weight: float | None, correct: bool) -> Callable[..., Algorithm]:
     """The released MALA-TS, see `mala`, with a feel-good term of this weight."""
-
-    def made(model: Model, link: str, num_rounds: int, hyper: Any) -> Algorithm:
-        return mala(model, _heat(model, num_rounds), _term(weight), correct=correct)
-
-    return made
+    heat = _heat
+    return lambda model, link, num_rounds, hyper: mala(model, heat(model, num_rounds), _term(weight), correct=correct)
 
 
 def _term(weight: float | None) -> FeelGood | None:

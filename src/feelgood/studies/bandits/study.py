@@ -2,8 +2,8 @@
 
 Three parts, each a table and a figure:
 
-- curves: cumulative regret of every algorithm on every problem. Each is tuned on its own tuning seeds and measured on
-  fresh ones; the settings of the released comparison run as they are;
+- curves: cumulative regret of every algorithm on every problem, tuned on tuning seeds and measured on fresh ones; the
+  settings of the released comparison run as they are;
 - weights: regret against the feel-good weight λ, with exact draws and with a short chain;
 - errors: the exact total variation and 2-Wasserstein distance between a chain's law and the posterior by round, and the
   regret that goes with it.
@@ -132,7 +132,6 @@ def run(study: BanditsStudy, report=print) -> list[Path]:
     from feelgood.studies.bandits.parts import PLANS
     from feelgood.studies.bandits.tables import as_markdown
 
-    missing = left_out(study)
-    if missing:
+    if missing := left_out(study):
         report(missing)
     return run_parts("bandits", study, PLANS, DRAW, as_markdown, report, FILES, missing)

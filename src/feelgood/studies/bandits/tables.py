@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from feelgood.figures.style import label
-from feelgood.studies.output import markdown_table
+from feelgood.studies.output import markdown_table, plus_minus
 
 PUBLISHED = {"linear-20d": 56.2, "linear-40d": 100.6, "logistic-20d": 176.9}
 """The least mean regret at T = 10,000 in the published comparison (Anand and Liaw, 2025), ten seeds."""
@@ -28,7 +28,7 @@ def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
 def _curves(table: pd.DataFrame) -> str:
     ends = final(table)
     problems = list(ends["problem"].unique())
-    cells = {(row.problem, row.algorithm): f"{row.mean:.1f} ± {row.half:.1f}" for row in ends.itertuples()}
+    cells = {(row.problem, row.algorithm): plus_minus(row.mean, row.half, ".1f") for row in ends.itertuples()}
     # Best mean rank over problems first, as each problem has its own scale.
     ranks = ends.groupby("problem")["mean"].rank(pct=True).groupby(ends["algorithm"]).mean().sort_values(kind="stable")
     rows = [[label(str(name)), *(cells.get((problem, name), "–") for problem in problems)] for name in ranks.index]
@@ -42,12 +42,11 @@ def _curves(table: pd.DataFrame) -> str:
 def _weights(table: pd.DataFrame) -> str:
     groups = table.groupby(["draws", "temperature", "decay", "weight"], sort=False)["regret"]
     ends = groups.agg(["mean", "std", "count"]).reset_index()
-    ends["text"] = [f"{row.mean:.1f} ± {1.96 * row.std / np.sqrt(row.count):.1f}" for row in ends.itertuples()]
-    groups = ends.groupby(["draws", "temperature", "decay"], sort=False)
-    rows = [
-        [*map(str, index), ", ".join(f"{row.weight:g}: {row.text}" for row in own.itertuples())]
-        for index, own in groups
-    ]
+    halves = 1.96 * ends["std"] / np.sqrt(ends["count"])
+    ends["text"] = [plus_minus(mean, half, ".1f") for mean, half in zip(ends["mean"], halves, strict=True)]
+    rows = []
+    for index, own in ends.groupby(["draws", "temperature", "decay"], sort=False):
+        rows.append([*map(str, index), ", ".join(f"{row.weight:g}: {row.text}" for row in own.itertuples())])
     head = f"Mean regret after {table['rounds'].max():,} rounds against the feel-good weight λ·(1 + t)^−p:"
     return f"{head}\n\n{markdown_table(['draws', 'temperature', 'p', 'λ: regret'], rows)}"
 
@@ -56,16 +55,9 @@ def _errors(table: pd.DataFrame) -> str:
     rows = []
     for (name, steps), own in table.groupby(["sampler", "steps"], sort=False):
         last = own.iloc[-1]
-        rows.append(
-            [
-                str(name),
-                str(steps),
-                f"{own['total_variation'].mean():.3f}",
-                f"{last['total_variation']:.3f}",
-                f"{last['wasserstein']:.3f}",
-                f"{last['regret']:.1f} ± {1.96 * last['standard_error']:.1f}",
-            ]
-        )
+        ends = own["total_variation"].mean(), last["total_variation"], last["wasserstein"]
+        regret = plus_minus(last["regret"], 1.96 * last["standard_error"], ".1f")
+        rows.append([str(name), str(steps), *(f"{end:.3f}" for end in ends), regret])
     header = ["sampler", "steps a round", "TV, mean over rounds", "TV, last round", "W₂ / spread, last round", "regret"]
     head = f"Exact distance to the posterior, and regret after {table['round'].max():,} rounds:"
     return f"{head}\n\n{markdown_table(header, rows)}"

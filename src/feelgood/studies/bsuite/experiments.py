@@ -20,13 +20,9 @@ LOGGED = sorted(
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment of bsuite.
+    """An experiment: bsuite's first tag of it, budget of a run, most steps of an episode, and settings of each id.
 
-    Attributes:
-      kind: bsuite's first tag of it: "basic" or "exploration".
-      num_episodes: bsuite's budget of a run.
-      max_steps: most steps of an episode; None for the size of the deep sea.
-      settings: settings of each id, by bsuite's names.
+    In place of `max_steps`, None stands for the size of the deep sea.
     """
 
     kind: str

@@ -83,16 +83,11 @@ def run(study: BsuiteStudy, report=print) -> list[Path]:
         runs = pd.concat(run_plans(study, list(plans), study.output, facts), ignore_index=True)
         summary = scores.summarise(runs)
         text = scores.as_markdown(summary)
-        report(f"{text}\n{speeds(runs)}")
+        by_name = runs.groupby("experiment", sort=False)["steps_per_second"].max()
+        speeds = ", ".join(f"{name} {speed:,.0f}" for name, speed in by_name.items() if speed > 0) or "not measured"
+        report(f"{text}\nEnvironment steps per second, all runs of a batch together: {speeds}.")
         tables = {"runs.csv": runs.astype({"solved_episode": "Int64"}), "scores.csv": summary, "scores.md": text}
         return write_files(study.output, {**tables, "bsuite": scores.chart(summary)})
-
-
-def speeds(runs: Any) -> str:
-    """A sentence with the environment steps per second of each experiment that had more than one chunk."""
-    by_name = runs.groupby("experiment", sort=False)["steps_per_second"].max()
-    known = ", ".join(f"{name} {speed:,.0f}" for name, speed in by_name.items() if speed > 0)
-    return f"Environment steps per second, all runs of a batch together: {known or 'not measured'}."
 
 
 @dataclass(frozen=True)
@@ -133,24 +128,17 @@ def batches(study: BsuiteStudy) -> list[Batch]:
 
 def plan(agent: ChosenAgent, batch: Batch) -> Plan:
     """Runs one agent on one batch; returns a table with one row per run."""
-    (table,) = yield [task_of(f"{batch.name}/{agent.name}", _digest(agent, batch), partial(_run, agent, batch))]
-    return table
-
-
-def _digest(agent: ChosenAgent, batch: Batch) -> str:
-    settings = [EXPERIMENTS[batch.experiment].settings[number] for number in batch.numbers]
-    return agent.digest(_config(agent, batch), asdict(batch), settings)
-
-
-def _config(agent: ChosenAgent, batch: Batch):
-    """The agent's config, with room for all episodes at their full length."""
     # Whole blocks of ten steps; at most 200 chunks, each no shorter than the episode that evaluates the agent after it.
     most_steps = batch.num_episodes * batch.max_steps
     period = 10 * -(-min(most_steps, max(100, batch.max_steps, most_steps // 200)) // 10)
-    return agent.training(most_steps, period, is_one_hot=is_sea(batch.experiment))
+    config = agent.training(most_steps, period, is_one_hot=is_sea(batch.experiment))
+    settings = [EXPERIMENTS[batch.experiment].settings[number] for number in batch.numbers]
+    digest = agent.digest(config, asdict(batch), settings)
+    (table,) = yield [task_of(f"{batch.name}/{agent.name}", digest, partial(_run, agent, batch, config, digest))]
+    return table
 
 
-def _run(agent: ChosenAgent, batch: Batch, progress: Any, checkpoint: Path | None):
+def _run(agent: ChosenAgent, batch: Batch, config: Any, digest: str, progress: Any, checkpoint: Path | None):
     """Trains all runs of a batch until their score is known."""
     import numpy as np
     import pandas as pd
@@ -165,11 +153,11 @@ def _run(agent: ChosenAgent, batch: Batch, progress: Any, checkpoint: Path | Non
         tally, until = episodes(batch.num_episodes), partial(have_ended, batch.num_episodes)
     totals, steps_per_second = run_tallied(
         f"{batch.name}/{agent.name}",
-        _digest(agent, batch),
+        digest,
         agent.spec(),
         environments(batch.experiment, [number for number, _ in batch.pairs]),
         [_RUNS_PER_SEED * seed + number for number, seed in batch.pairs],
-        _config(agent, batch),
+        config,
         tally,
         until,
         progress,

@@ -102,7 +102,9 @@ def plan(study: DeepSeaStudy, size: int, agent: str) -> Plan:
     """Runs one agent at one size; returns a table with one row per run."""
     settings = study.windy, study.mapping, study.num_episodes, tuple(study.seed_list)
     batch = Batch(study.chosen(agent), size, *settings)
-    (table,) = yield [task_of(batch.name, _digest(batch), partial(_run, batch))]
+    config = batch.agent.training(batch.num_episodes * size, _CHUNK * size, is_one_hot=True)
+    digest = batch.agent.digest(config, asdict(batch), CHECK_PERIOD)
+    (table,) = yield [task_of(batch.name, digest, partial(_run, batch, config, digest))]
     return table
 
 
@@ -128,15 +130,7 @@ class Batch:
         return f"{self.environment}-{self.size}/{self.agent.name}"
 
 
-def _digest(batch: Batch) -> str:
-    return batch.agent.digest(_config(batch), asdict(batch), CHECK_PERIOD)
-
-
-def _config(batch: Batch):
-    return batch.agent.training(batch.num_episodes * batch.size, _CHUNK * batch.size, is_one_hot=True)
-
-
-def _run(batch: Batch, progress: Any, checkpoint: Path | None):
+def _run(batch: Batch, config: Any, digest: str, progress: Any, checkpoint: Path | None):
     """Trains all runs of a batch until all have solved their size."""
     import numpy as np
     import pandas as pd
@@ -149,11 +143,11 @@ def _run(batch: Batch, progress: Any, checkpoint: Path | None):
     spec = batch.agent.spec()
     totals, _ = run_tallied(
         batch.name,
-        _digest(batch),
+        digest,
         spec,
         (lambda mapping: envs.deep_sea(batch.size, windy=batch.windy, mapping=mapping), mappings),
         batch.seeds,
-        _config(batch),
+        config,
         dives(range(CHECK_PERIOD, batch.num_episodes + 1, CHECK_PERIOD), windy=batch.windy),
         all_solved,
         progress,

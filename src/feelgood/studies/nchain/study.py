@@ -2,10 +2,7 @@
 
 For each chain length and agent, hyper-parameters are chosen on tuning seeds by halving (all points of the grid on a few
 seeds, the best of them on more), and the winner is run on fresh seeds, the same for every agent. Tuning seeds and
-reporting seeds are disjoint.
-
-A cell is one batch of runs (`feelgood.studies.cells`). Each pair of a length and an agent is an independent plan
-(`feelgood.studies.engine`).
+reporting seeds are disjoint. Each pair of a length and an agent is an independent plan.
 """
 
 import itertools
@@ -56,14 +53,6 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
 }
 # The paper's agents and its baselines.
 _NINE = tuple(GRIDS)[:9]
-
-# Hyper-parameters that disable one part of the steady agent.
-_PARTS: dict[str, Callable[[dict[str, float]], dict[str, float]]] = {
-    "no_falling_step": lambda hyper: {"step_size_end": hyper["step_size"]},
-    "no_falling_weight": lambda hyper: {"feel_good_weight_end": hyper["feel_good_weight"]},
-    "no_average": lambda hyper: {"average_decay": 0.0},
-}
-_PARTS["no_part"] = lambda hyper: {k: v for name in tuple(_PARTS)[:3] for k, v in _PARTS[name](hyper).items()}
 
 # The best of a few points of the grid after 10,000 steps at N = 25 on 32 tuning seeds (from 1,000,100).
 _QUICK = {
@@ -159,8 +148,7 @@ def run(study: NChainStudy, report=print) -> list[Path]:
         table = pd.concat([curves for of_pair, _ in done for curves in of_pair], ignore_index=True)
         sweep = [tuned for _, tuned in done if tuned is not None]
         summary = results.summarise(table)
-        text = results.as_markdown(summary)
-        report(text)
+        report(text := results.as_markdown(summary))
         files = {"curves.parquet": table, "summary.csv": summary, "summary.md": text}
         if sweep:
             files["sweep.csv"] = pd.concat(sweep, ignore_index=True)
@@ -204,7 +192,13 @@ def ablations(hyper: Mapping[str, float]) -> dict[str, dict[str, float]]:
     from feelgood import agents
 
     whole = {**agents.ZOO["steady_fg_ulmcdqn"].hyper, **hyper}
-    return {part: {**whole, **take_away(whole)} for part, take_away in _PARTS.items()}
+    disabled = {
+        "no_falling_step": {"step_size_end": whole["step_size"]},
+        "no_falling_weight": {"feel_good_weight_end": whole["feel_good_weight"]},
+        "no_average": {"average_decay": 0.0},
+    }
+    disabled["no_part"] = {name: value for part in disabled.values() for name, value in part.items()}
+    return {part: {**whole, **without} for part, without in disabled.items()}
 
 
 def tuning_seeds(counts: Sequence[int]) -> dict[str, range]:

@@ -31,10 +31,8 @@ def draw_samplers(
       grid: (n,) coordinates of both axes.
       densities: two densities on the grid, (n, n) each, indexed [x, y]; the last is the target of the samplers.
       draws: (num_chains, 2) final positions for each sampler.
-      distances: (len(steps),) distance of the chains to the target for each sampler.
-      steps: numbers of steps after which the distances were measured.
+      distances: (len(steps),) distance of the chains to the target after `steps`, for each sampler.
       floor: distance between two sets of exact draws of the same size.
-      caption: one line that describes the runs.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure

@@ -87,22 +87,15 @@ def provenance(folder: Path) -> Provenance:
     lead = "; ".join([", ".join(agents), *places] if agents else places) + ("." if agents or problems else "")
     if study == "train":
         title, lead = _training(agents, problems), ""
-    elif study == "nchain" and all(
-        isinstance(length, int) and length <= LONGEST_SHORT for length in _field(spec, "lengths", list) or [None]
-    ):
-        lead += f" {SHORT}"
-    return Provenance(
-        study,
-        title,
-        f"{study or 'results'} · {name}" if study != name else f"{study} study",
-        lead,
-        {key: value for key, value in facts.items() if value},
-        {key: value for key, value in lines.items() if value},
-        json.dumps(runs or spec, indent=2, ensure_ascii=False) if spec else None,
-        finished if isinstance(finished, bool) else None,
-        agents,
-        problems,
-    )
+    elif study == "nchain":
+        lengths = _field(spec, "lengths", list) or [None]
+        is_short = all(isinstance(length, int) and length <= LONGEST_SHORT for length in lengths)
+        lead += f" {SHORT}" if is_short else ""
+    kicker = f"{study or 'results'} · {name}" if study != name else f"{study} study"
+    facts, lines = ({key: value for key, value in each.items() if value} for each in (facts, lines))
+    options = json.dumps(runs or spec, indent=2, ensure_ascii=False) if spec else None
+    finished = finished if isinstance(finished, bool) else None
+    return Provenance(study, title, kicker, lead, facts, lines, options, finished, agents, problems)
 
 
 def joined(parts: Sequence[Provenance]) -> Provenance:

@@ -193,18 +193,10 @@ def _row(
     )
     if min(map(len, (*runs, *others))) < 2:  # resampling a single run gives an interval of width 0
         difference, better = (Estimate(each.value, np.nan, np.nan) for each in (difference, better))
-    return {
-        "runs_a": sum(map(len, runs)),
-        "runs_b": sum(map(len, others)),
-        "a": float(mean(runs)) if means else np.nan,
-        "b": float(mean(others)) if means else np.nan,
-        "difference": difference.value,
-        "low": difference.low,
-        "high": difference.high,
-        "p_better": better.value,
-        "p_low": better.low,
-        "p_high": better.high,
-    }
+    counts = {"runs_a": sum(map(len, runs)), "runs_b": sum(map(len, others))}
+    ends = {"a": float(mean(runs)), "b": float(mean(others))} if means else {"a": np.nan, "b": np.nan}
+    names = ("difference", "low", "high", "p_better", "p_low", "p_high")
+    return {**counts, **ends, **dict(zip(names, (*difference, *better), strict=True))}
 
 
 def sentence(comparison: Comparison) -> str:

@@ -216,7 +216,7 @@ def interval(values) -> tuple[float, float]:
     values = np.asarray(values, float)
     n = len(values)
     if n < 2:
-        return float(values.mean()) if n else float("nan"), float("nan")
+        return float(values.mean()) if n else np.nan, np.nan
     return float(values.mean()), float(special.stdtrit(n - 1, 0.975) * values.std(ddof=1) / np.sqrt(n))
 
 

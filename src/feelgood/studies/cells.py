@@ -148,16 +148,9 @@ def _run(cell: Cell, progress: Any, checkpoint: Path | None):
     one = trainer(environment_by_name(cell.environment), make, config, agents.anneal)
     pairs = list(itertools.product(range(len(whole)), cell.seeds))
     hyper = {key: jnp.asarray([whole[i][key] for i, _ in pairs], jnp.float32) for key in agents.ZOO[cell.agent].hyper}
+    seeds, label = np.array([seed for _, seed in pairs]), f"{cell.name} {_digest(cell)}"
     with progress.task(cell.name, config.num_chunks) as report:
-        curves = run_batch(
-            one,
-            config.num_chunks,
-            np.array([seed for _, seed in pairs]),
-            hyper,
-            label=f"{cell.name} {_digest(cell)}",
-            path=checkpoint,
-            report=report,
-        )
+        curves = run_batch(one, config.num_chunks, seeds, hyper, label=label, path=checkpoint, report=report)
     kind, _, size = cell.environment.partition("-")
     where = {"length": int(size)} if kind == "nchain" else {"environment": cell.environment}
     return _tabulate(curves, pairs, config).assign(**where, agent=cell.agent)

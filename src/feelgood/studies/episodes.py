@@ -105,18 +105,11 @@ def run_tallied(
         times.append((moment.chunk, time.monotonic()))
         report(moment)
 
+    one, varied = varied_trainer(environment_of, spec.make, config, spec.schedule, tally), Varied(settings, points)
+    where = {"label": f"{name} {digest}", "path": checkpoint}
     with progress.task(name, config.num_chunks) as report:
-        totals = run_batch(
-            varied_trainer(environment_of, spec.make, config, spec.schedule, tally),
-            config.num_chunks,
-            np.array(seeds),
-            Varied(settings, points),
-            label=f"{name} {digest}",
-            path=checkpoint,
-            report=watch,
-            until=until,
-        ).totals
+        batch = run_batch(one, config.num_chunks, np.array(seeds), varied, report=watch, until=until, **where)
     if len(times) < 2:
-        return totals, float("nan")
+        return batch.totals, float("nan")
     (first, began), (last, ended) = times[0], times[-1]
-    return totals, (last - first) * config.evaluation_period * len(seeds) / max(ended - began, 1e-9)
+    return batch.totals, (last - first) * config.evaluation_period * len(seeds) / max(ended - began, 1e-9)

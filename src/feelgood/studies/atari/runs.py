@@ -113,20 +113,11 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
                 resumed.append(text)
             report(Moment(None, text))
 
-        outcome = train(
-            environment,
-            make,
-            config,
-            hyper,
-            run.seed,
-            schedule=agents.anneal,
-            # The engine's checkpoint path is a file name; a run needs a folder.
-            folder=checkpoint.with_suffix("") if checkpoints and checkpoint is not None else None,
-            label=f"{run.name} {_digest(run)}",
-            report=record,
-            tick=show,
-            say=say,
-        )
+        # The engine's checkpoint path is a file name; a run needs a folder.
+        folder = checkpoint.with_suffix("") if checkpoints and checkpoint is not None else None
+        where = {"folder": folder, "label": f"{run.name} {_digest(run)}"}
+        hears = {"report": record, "tick": show, "say": say}
+        outcome = train(environment, make, config, hyper, run.seed, schedule=agents.anneal, **where, **hears)
     return tabulate(run, hyper, outcome.curve, resumed=bool(resumed))
 
 

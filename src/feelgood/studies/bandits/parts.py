@@ -159,30 +159,28 @@ def _weight_table(study: "BanditsStudy", draws: str, heat: float, decay: float):
 
 # Sampling error, exact, and the regret that goes with it.
 
-_SAMPLERS: dict[str, tuple[Callable[..., Any], Callable[..., Any], bool]] = {
+# Name: algorithm, kernel of one step in round t.
+_SAMPLERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "lmc": (
-        lambda model, steps: bandits.lmc_ts(model, 0.5, HEAT, num_steps=steps, prior_precision=RIDGE),
+        lambda model, **options: bandits.lmc_ts(model, 0.5, HEAT, **options),
         lambda t, largest: diagnostics.langevin_kernel(0.5 / largest, 1 / HEAT),
-        False,
     ),
     "lmc, step 0.1/t": (
-        lambda model, steps: bandits.lmc_ts(model, 0.1, HEAT, num_steps=steps, prior_precision=RIDGE, decay=True),
+        lambda model, **options: bandits.lmc_ts(model, 0.1, HEAT, decay=True, **options),
         lambda t, largest: diagnostics.langevin_kernel(0.1 / t, 1 / HEAT),
-        False,
     ),
     "baoab": (
-        lambda model, steps: bandits.baoab_ts(model, 1.0, 0.5, HEAT, num_steps=steps, prior_precision=RIDGE),
+        lambda model, **options: bandits.baoab_ts(model, 1.0, 0.5, HEAT, **options),
         lambda t, largest: diagnostics.underdamped_splitting_kernel(1 / largest**0.5, 0.5 * largest**0.5, 1 / HEAT),
-        False,
     ),
     "preconditioned lmc": (
-        lambda model, steps: bandits.lmc_ts(
-            model, 0.5, HEAT, num_steps=steps, prior_precision=RIDGE, preconditioned=True
-        ),
+        lambda model, **options: bandits.lmc_ts(model, 0.5, HEAT, preconditioned=True, **options),
         lambda t, largest: diagnostics.langevin_kernel(0.5, 1 / HEAT),
-        True,
     ),
-    "exact": (lambda model, steps: bandits.lin_ts(model, HEAT, prior_precision=RIDGE), lambda t, largest: None, False),
+    "exact": (
+        lambda model, num_steps, **options: bandits.lin_ts(model, HEAT, **options),
+        lambda t, largest: None,
+    ),
 }
 
 
@@ -199,8 +197,9 @@ def _error_table(study: "BanditsStudy", name: str, steps: int):
     """A row for each marked round: the mean sampling error over a few runs, and the mean regret over all seeds."""
     bandit, _ = problem("linear-20d")
     num_rounds, seeds, num_laws = min(study.num_rounds, 2000), study.seed_list[:50], 4
-    make, kernel, preconditioned = _SAMPLERS[name]
-    algorithm = make(bandit.model, steps)
+    make, kernel = _SAMPLERS[name]
+    algorithm = make(bandit.model, num_steps=steps, prior_precision=RIDGE)
+    preconditioned = name == "preconditioned lmc"
     marks = _marks(num_rounds)
 
     def one(seed: Any) -> tuple[Any, Any]:

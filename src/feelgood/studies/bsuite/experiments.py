@@ -7,14 +7,8 @@ from typing import Any
 from feelgood.checks import check_choice
 from feelgood.studies.deepsea.study import BSUITE_MAPPING, BSUITE_SIZES
 
-LOGGED = sorted(
-    {
-        round(ratio * 10**power)
-        for power in range(5)
-        for ratio in (1, 1.2, 1.4, 1.7, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
-        if ratio * 10**power in range(1, 10_001)
-    }
-)
+_RATIOS = (1, 1.2, 1.4, 1.7, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
+LOGGED = sorted({round(r * 10**power) for power in range(5) for r in _RATIOS if r * 10**power in range(1, 10_001)})
 """Numbers of episodes after which bsuite logs a run, and so checks whether it has solved its deep sea."""
 
 

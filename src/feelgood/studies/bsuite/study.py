@@ -151,18 +151,10 @@ def _run(agent: ChosenAgent, batch: Batch, config: Any, digest: str, progress: A
         tally, until = dives(checks, windy=batch.experiment == "deep_sea_stochastic"), all_solved
     else:
         tally, until = episodes(batch.num_episodes), partial(have_ended, batch.num_episodes)
-    totals, steps_per_second = run_tallied(
-        f"{batch.name}/{agent.name}",
-        digest,
-        agent.spec(),
-        environments(batch.experiment, [number for number, _ in batch.pairs]),
-        [_RUNS_PER_SEED * seed + number for number, seed in batch.pairs],
-        config,
-        tally,
-        until,
-        progress,
-        checkpoint,
-    )
+    name, rest = f"{batch.name}/{agent.name}", (progress, checkpoint)
+    variants = environments(batch.experiment, [number for number, _ in batch.pairs])
+    keys = [_RUNS_PER_SEED * seed + number for number, seed in batch.pairs]
+    totals, speed = run_tallied(name, digest, agent.spec(), variants, keys, config, tally, until, *rest)
     return pd.DataFrame(
         {
             "bsuite_id": [f"{batch.experiment}/{number}" for number, _ in batch.pairs],
@@ -176,6 +168,6 @@ def _run(agent: ChosenAgent, batch: Batch, config: Any, digest: str, progress: A
             "bad_episodes": totals.bad if sea else np.nan,
             "total_return": np.nan if sea else totals.total,
             "best_episode": np.nan if sea else totals.best,
-            "steps_per_second": steps_per_second,
+            "steps_per_second": speed,
         }
     )

@@ -140,19 +140,10 @@ def _run(batch: Batch, config: Any, digest: str, progress: Any, checkpoint: Path
 
     maps = [seed if batch.mapping == "per-run" else BSUITE_MAPPING for seed in batch.seeds]
     mappings = np.stack([envs.deep_sea_mapping(batch.size, seed) for seed in maps]).astype(np.int32)
-    spec = batch.agent.spec()
-    totals, _ = run_tallied(
-        batch.name,
-        digest,
-        spec,
-        (lambda mapping: envs.deep_sea(batch.size, windy=batch.windy, mapping=mapping), mappings),
-        batch.seeds,
-        config,
-        dives(range(CHECK_PERIOD, batch.num_episodes + 1, CHECK_PERIOD), windy=batch.windy),
-        all_solved,
-        progress,
-        checkpoint,
-    )
+    variants = (lambda mapping: envs.deep_sea(batch.size, windy=batch.windy, mapping=mapping), mappings)
+    tally = dives(range(CHECK_PERIOD, batch.num_episodes + 1, CHECK_PERIOD), windy=batch.windy)
+    spec, rest = batch.agent.spec(), (progress, checkpoint)
+    totals, _ = run_tallied(batch.name, digest, spec, variants, batch.seeds, config, tally, all_solved, *rest)
     return pd.DataFrame(
         {
             "environment": batch.environment,

@@ -1,6 +1,6 @@
 """Tables and the chart of the DeepSea study, and published results."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,18 +19,10 @@ def summarise(runs: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (environment, agent, size), group in runs.groupby(["environment", "agent", "size"], sort=False):
         episodes = group["episodes_to_solve"].astype(float).fillna(np.inf).to_numpy()
-        rows.append(
-            {
-                "environment": environment,
-                "agent": agent,
-                "size": size,
-                "mapping": group["mapping"].iloc[0],
-                "runs": len(group),
-                "solved": int(np.isfinite(episodes).sum()),
-                **{name: quantile(episodes, q) for name, q in (("median", 0.5), ("low", 0.25), ("high", 0.75))},
-                "budget_episodes": group["budget_episodes"].iloc[0],
-            }
-        )
+        row: dict[str, Any] = {"environment": environment, "agent": agent, "size": size}
+        row |= {"mapping": group["mapping"].iloc[0], "runs": len(group), "solved": int(np.isfinite(episodes).sum())}
+        row |= {name: quantile(episodes, q) for name, q in (("median", 0.5), ("low", 0.25), ("high", 0.75))}
+        rows.append(row | {"budget_episodes": group["budget_episodes"].iloc[0]})
     return pd.DataFrame(rows)
 
 
@@ -56,7 +48,7 @@ class Fit(NamedTuple):
 
 
 def fit(summary: pd.DataFrame) -> Fit | None:
-    """Least squares of log median episodes on log N, over the sizes with a finite median; None for less than two.
+    """Least squares of log median on log N, over the sizes with a finite median; None for less than two of them.
 
     The standard error is NaN for two sizes.
     """
@@ -71,17 +63,14 @@ def fit(summary: pd.DataFrame) -> Fit | None:
 def as_markdown(summary: pd.DataFrame) -> str:
     """The summary as a Markdown table, and a sentence for each fitted exponent."""
     head = ["N", "agent", "solved", "median episodes", "interquartile range", "budget"]
-    rows = [
-        [
-            f"{row.size}",
-            label(str(row.agent)),
-            f"{row.solved} of {row.runs}",
-            _episodes(row.median, row.budget_episodes),
-            f"{_episodes(row.low, row.budget_episodes)} to {_episodes(row.high, row.budget_episodes)}",
-            f"{row.budget_episodes:,}",
-        ]
-        for row in summary.sort_values(["size"], kind="stable").itertuples(index=False, name="Row")
-    ]
+    rows = []
+    for row in summary.sort_values("size", kind="stable").to_dict("records"):
+        budget = f"{row['budget_episodes']:,}"
+        middle, low, high = (
+            f"{row[name]:,.0f}" if np.isfinite(row[name]) else f"> {budget}" for name in ("median", "low", "high")
+        )
+        solved = f"{row['solved']} of {row['runs']}"
+        rows.append([str(row["size"]), label(str(row["agent"])), solved, middle, f"{low} to {high}", budget])
     text = markdown_table(head, rows)
     for agent, own in summary.groupby("agent", sort=False):
         if found := fit(own):
@@ -91,10 +80,6 @@ def as_markdown(summary: pd.DataFrame) -> str:
                 f"(least squares in logarithms and standard error, over {found.num_sizes} sizes with a median).\n"
             )
     return text
-
-
-def _episodes(value: float, budget: int) -> str:
-    return f"{value:,.0f}" if np.isfinite(value) else f"> {budget:,}"
 
 
 _SIZES = (10, 20, 30, 40, 50)

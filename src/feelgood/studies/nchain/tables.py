@@ -84,21 +84,14 @@ def _score_table(summary: pd.DataFrame) -> str:
     """A table of scores by length, best agent first."""
     head = ["N", "agent", "seeds", "score", "score, left-initialised seeds", "training episodes at the optimum"]
     head += ["runs that ever succeed", "first success (median step)", "late evaluations at the optimum", "diverged"]
-    rows = [
-        [
-            f"{row.length}",
-            label(str(row.agent)),
-            f"{row.seeds}",
-            plus_minus(row.score, row.score_ci),
-            f"{plus_minus(row.left_score, row.left_score_ci)} ({row.left_seeds})",
-            plus_minus(row.training_success, row.training_success_ci, ".1%"),
-            f"{row.ever_succeeds:.0%}",
-            "–" if np.isnan(row.median_first_success) else f"{row.median_first_success:,.0f}",
-            f"{row.late_optimal:.0%}",
-            f"{row.diverged}",
-        ]
-        for row in summary.sort_values(["length", "score"], ascending=[True, False], kind="stable").itertuples()
-    ]
+    rows = []
+    for row in summary.sort_values(["length", "score"], ascending=[True, False], kind="stable").itertuples():
+        scores = [plus_minus(row.score, row.score_ci)]
+        scores.append(f"{plus_minus(row.left_score, row.left_score_ci)} ({row.left_seeds})")
+        shares = [plus_minus(row.training_success, row.training_success_ci, ".1%"), f"{row.ever_succeeds:.0%}"]
+        first = plus_minus(row.median_first_success, np.nan, ",.0f")
+        counts = [first, f"{row.late_optimal:.0%}", f"{row.diverged}"]
+        rows.append([f"{row.length}", label(str(row.agent)), f"{row.seeds}", *scores, *shares, *counts])
     return markdown_table(head, rows)
 
 

@@ -67,19 +67,16 @@ def _measure(study: SamplersStudy, report):
     key_reference, key_floor, key_chains = jax.random.split(jax.random.key(study.seed), 3)
     exact = zoo["exact_feel_good"]
     draw_exact = jax.jit(jax.vmap(lambda key: exact.step(key, exact.init(mean), None)[0].params))
-    reference = np.asarray(draw_exact(jax.random.split(key_reference, study.num_chains)))
-    others = [
-        np.asarray(draw_exact(jax.random.split(key, study.num_chains))) for key in jax.random.split(key_floor, 16)
-    ]
+    several = lambda key: np.asarray(draw_exact(jax.random.split(key, study.num_chains)))
+    reference, others = several(key_reference), list(map(several, jax.random.split(key_floor, 16)))
 
     start = jnp.array([0.5, -2.5])
     marks = np.unique(np.round(np.geomspace(1, study.num_steps, 24)).astype(int))
     draws, distances = {}, {}
     for i, (name, sampler) in enumerate(zoo.items()):
-        chain = jax.jit(
-            jax.vmap(lambda key, sampler=sampler: samplers.sample(key, sampler, potential, start, study.num_steps)[0])
-        )
-        path = np.asarray(chain(jax.random.split(jax.random.fold_in(key_chains, i), study.num_chains)))
+        chain = lambda key, sampler=sampler: samplers.sample(key, sampler, potential, start, study.num_steps)[0]
+        keys = jax.random.split(jax.random.fold_in(key_chains, i), study.num_chains)
+        path = np.asarray(jax.jit(jax.vmap(chain))(keys))
         draws[name] = path[:, -1]
         distances[name] = np.array([_sliced_wasserstein(path[:, m - 1], reference) for m in marks])
         report(f"{name:28s} distance to the target after {study.num_steps} steps: {distances[name][-1]:.3f}")
@@ -90,15 +87,9 @@ def _measure(study: SamplersStudy, report):
     gaussian = -np.einsum("...i,ij,...j", offset, np.asarray(precision), offset) / 2
     tilted = gaussian + weight * np.max(points @ np.asarray(features).T, axis=-1)
     floor = float(np.mean([_sliced_wasserstein(other, reference) for other in others]))
-    figure = draw_samplers(
-        grid,
-        {"posterior": np.exp(gaussian), "with its feel-good term": np.exp(tilted - tilted.max())},
-        draws,
-        distances,
-        marks,
-        floor,
-        f"{study.num_chains} chains of each sampler, all from the same point, after {study.num_steps} steps",
-    )
+    densities = {"posterior": np.exp(gaussian), "with its feel-good term": np.exp(tilted - tilted.max())}
+    caption = f"{study.num_chains} chains of each sampler, all from the same point, after {study.num_steps} steps"
+    figure = draw_samplers(grid, densities, draws, distances, marks, floor, caption)
     rows = [pd.DataFrame({"sampler": name, "step": marks, "distance": own}) for name, own in distances.items()]
     return pd.concat(rows, ignore_index=True).assign(floor=floor), figure
 

@@ -10,9 +10,8 @@ import pandas as pd
 from feelgood.figures.chart import Chart
 from feelgood.figures.style import save
 from feelgood.studies.bandits.figures import ranking
-from feelgood.studies.deepsea import charts as deepsea
-from feelgood.studies.deepsea import tables
-from feelgood.studies.nchain import charts as nchain
+from feelgood.studies.deepsea import tables as deepsea
+from feelgood.studies.nchain import tables as nchain
 from feelgood.studies.output import write_files
 
 FOLDER = Path(__file__).parent
@@ -24,7 +23,7 @@ def exploration():
     runs = runs[(runs["setting"] == "H") & (runs["environment"] == "deep_sea") & (runs["mapping"] == "fixed")]
     lines = {}
     for network, own in runs.groupby("network"):
-        (sea,) = deepsea.deepsea(tables.summarise(own)).panels
+        (sea,) = deepsea.chart(deepsea.summarise(own)).panels
         lines[network], *published = sea.series
     scores = pd.read_csv(FOLDER / "nchain" / "retuned.csv").rename(columns={"error_95": "score_ci"})
     (chain,) = nchain.lengths(scores).panels

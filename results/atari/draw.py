@@ -12,8 +12,13 @@ import pandas as pd
 from feelgood.figures import style
 from feelgood.figures.draw import draw
 from feelgood.statistics import interval
-from feelgood.studies.atari.charts import curves_and_published
-from feelgood.studies.atari.tables import human_normalised, per_seed, place_counts, read_reference
+from feelgood.studies.atari.tables import (
+    curves_and_published,
+    human_normalised,
+    per_seed,
+    place_counts,
+    read_reference,
+)
 from feelgood.studies.output import markdown_table, plus_minus
 
 FOLDER = Path(__file__).parent

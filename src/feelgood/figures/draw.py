@@ -134,8 +134,8 @@ def _mark(axes: Axes, one: Series) -> None:
 
 def _heat(axes: Axes, panel: Panel, handles: dict[str, Artist]) -> None:
     assert panel.heat is not None
-    x, y, z, low, high = panel.heat
-    z = np.array(z, float)
+    x, y, values, low, high = panel.heat
+    z = np.array(values, float)
     axes.imshow(z, vmin=low, vmax=high, cmap="viridis", aspect="auto", origin="lower")
     slant: Any = {"rotation": 40, "ha": "right"} if sum(map(len, x)) + len(x) > _MOST_LETTERS else {}
     axes.set_xticks(range(len(x)), list(x), **slant)

@@ -11,11 +11,11 @@ import pandas as pd
 from feelgood.figures.chart import Chart
 from feelgood.figures.curves import aggregates, efficiency, learning_curves, profiles
 from feelgood.runs.store import fingerprint, load_results, read_manifest
-from feelgood.studies.atari.charts import sensitivity_curves
+from feelgood.studies.atari.tables import sensitivity_curves
 from feelgood.studies.bsuite import scores
 from feelgood.studies.deepsea.tables import chart as deepsea
-from feelgood.studies.nchain.charts import frontier, lengths, sensitivity, sweep
-from feelgood.studies.regret.charts import budget, complexity, errors, regret_exponents
+from feelgood.studies.nchain.tables import frontier, lengths, sensitivity, sweep
+from feelgood.studies.regret.tables import budget, complexity, errors, regret_exponents
 from feelgood.studies.samplers.charts import distances
 
 

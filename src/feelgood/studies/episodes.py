@@ -106,7 +106,7 @@ def run_tallied(
         report(moment)
 
     one, varied = varied_trainer(environment_of, spec.make, config, spec.schedule, tally), Varied(settings, points)
-    where = {"label": f"{name} {digest}", "path": checkpoint}
+    where: dict[str, Any] = {"label": f"{name} {digest}", "path": checkpoint}
     with progress.task(name, config.num_chunks) as report:
         batch = run_batch(one, config.num_chunks, np.array(seeds), varied, report=watch, until=until, **where)
     if len(times) < 2:

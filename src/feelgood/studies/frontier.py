@@ -85,7 +85,6 @@ def run(study: FrontierStudy, report=print) -> list[Path]:
 
     from feelgood.runs import store
     from feelgood.studies.nchain import tables as results
-    from feelgood.studies.nchain.charts import frontier
 
     seeds = {"all": study.seed_list}
     with store.recorded(study.output, "frontier", study, seeds=seeds, files=FILES) as facts:
@@ -93,4 +92,4 @@ def run(study: FrontierStudy, report=print) -> list[Path]:
         done = run_plans(study, [plan(study, agent, budget) for budget, agent in pairs], study.output, facts)
         table = pd.concat([row for rows in done for row in rows], ignore_index=True)
         report(results.frontier_as_markdown(table))
-        return write_files(study.output, {"frontier.csv": table, "frontier": frontier(table)})
+        return write_files(study.output, {"frontier.csv": table, "frontier": results.frontier(table)})

@@ -64,11 +64,10 @@ def run(study: SensitivityStudy, report=print) -> list[Path]:
 
     from feelgood.runs import store
     from feelgood.studies.nchain import tables as results
-    from feelgood.studies.nchain.charts import sensitivity
 
     seeds = {"all": study.seed_list}
     with store.recorded(study.output, "sensitivity", study, seeds=seeds, files=FILES) as facts:
         done = run_plans(study, [plan(study, agent) for agent in study.agents], study.output, facts)
         table = pd.concat([summary for summaries in done for summary in summaries], ignore_index=True)
         report(results.sensitivity_as_markdown(table))
-        return write_files(study.output, {"sensitivity.csv": table, "sensitivity": sensitivity(table)})
+        return write_files(study.output, {"sensitivity.csv": table, "sensitivity": results.sensitivity(table)})

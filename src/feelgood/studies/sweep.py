@@ -87,7 +87,7 @@ def plan(study: SweepStudy, grid: Mapping[str, Sequence[float]]) -> Plan:
 def run(study: SweepStudy, report=print) -> list[Path]:
     """Runs the study, or the rest of a stopped one, and returns the paths of its tables."""
     from feelgood.runs import store
-    from feelgood.studies.nchain.charts import sweep as heat_map
+    from feelgood.studies.nchain.tables import sweep as heat_map
 
     grid = read_lists("grid", study.grid) or GRIDS[study.agent]
     _check(study, grid)

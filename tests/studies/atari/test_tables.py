@@ -9,7 +9,6 @@ import pytest
 from feelgood.figures import style
 from feelgood.figures.chart import plain
 from feelgood.figures.draw import draw
-from feelgood.studies.atari import charts
 from feelgood.studies.atari import tables as atari
 from feelgood.studies.atari.paper import HUMAN, PAPER_SCORES, RANDOM
 from feelgood.studies.atari.tables import human_normalised
@@ -234,7 +233,7 @@ def test_published_curves_of_the_same_game_and_agent_are_drawn_with_their_range(
         [curve("alien", "iqn", seed, [0, seed, 5, 40 + seed]) for seed in range(3)]
         + [curve("alien", "dqn", 0, [1, 1, 1]), curve("qbert", "iqn", 0, [2, 2, 2])]
     )
-    chart = charts.curves_and_published(ours, theirs)
+    chart = atari.curves_and_published(ours, theirs)
     alien, hero = chart.panels
     assert [panel.title for panel in chart.panels] == ["alien", "hero"]
     published, own = alien.series
@@ -244,13 +243,13 @@ def test_published_curves_of_the_same_game_and_agent_are_drawn_with_their_range(
     assert (published.name, published.dashed, own.dashed) == ("IQN, published", True, False)
     assert published.x == [0, 400_000, 800_000, 1_200_000]
     assert (published.y, published.low, published.high) == ([0, 1, 5, 41], [0, 0, 5, 40], [0, 2, 5, 42])
-    assert hero.series == charts.curves_and_published(ours).panels[1].series
+    assert hero.series == atari.curves_and_published(ours).panels[1].series
     draw(chart).draw_without_rendering()
 
 
 def test_a_run_that_diverged_ends_there():
     runs = pd.concat([curve("alien", "c51", 0, [0, 3, np.nan]), curve("hero", "c51", 0, [0, 1, 2])])
-    alien, hero = charts.curves_and_published(runs).panels
+    alien, hero = atari.curves_and_published(runs).panels
     assert (alien.series[0].y, hero.series[0].y) == ([0, 3], [0, 1, 2])
 
 
@@ -260,7 +259,7 @@ def test_every_agent_of_the_paper_has_a_published_name_and_a_colour_of_its_own()
 
 
 def test_the_sensitivity_chart_has_means_and_the_score_of_each_value():
-    chart = charts.sensitivity_curves(varied())
+    chart = atari.sensitivity_curves(varied())
     left, right = chart.panels
     assert json.dumps(plain(chart))
     assert [line.name for line in left.series] == ["friction γ = 0.1", "friction γ = 1"]

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from feelgood.figures.curves import learning_curves
-from feelgood.studies.nchain import charts
+from feelgood.studies.nchain import tables as charts
 from feelgood.studies.nchain.tables import (
     as_markdown,
     frontier_as_markdown,

@@ -115,8 +115,8 @@ def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
 
         # The engine's checkpoint path is a file name; a run needs a folder.
         folder = checkpoint.with_suffix("") if checkpoints and checkpoint is not None else None
-        where = {"folder": folder, "label": f"{run.name} {_digest(run)}"}
-        hears = {"report": record, "tick": show, "say": say}
+        where: dict[str, Any] = {"folder": folder, "label": f"{run.name} {_digest(run)}"}
+        hears: dict[str, Any] = {"report": record, "tick": show, "say": say}
         outcome = train(environment, make, config, hyper, run.seed, schedule=agents.anneal, **where, **hears)
     return tabulate(run, hyper, outcome.curve, resumed=bool(resumed))
 

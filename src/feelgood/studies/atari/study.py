@@ -139,8 +139,8 @@ class AtariStudy(SeedOptions):
             if name == "config" and "num_groups" not in given:
                 from feelgood.training.config import most_groups
 
-                counts = [check_count(key, whole[key]) for key in ("num_envs", "num_chains")]
-                whole["num_groups"] = most_groups(*counts, whole["num_groups"])
+                counts = {key: check_count(key, whole[key]) for key in ("num_envs", "num_chains")}
+                whole["num_groups"] = most_groups(**counts, at_most=whole["num_groups"])
             object.__setattr__(self, name, tuple(f"{key}={_text(value)}" for key, value in whole.items()))
 
     def mapping(self, name: str) -> dict[str, Any]:
@@ -229,7 +229,6 @@ def run(study: AtariStudy, report=print) -> list[Path]:
     import pandas as pd
 
     from feelgood.runs import store
-    from feelgood.studies.atari import charts
     from feelgood.studies.atari import tables as results
 
     runs = runs_of(study)
@@ -248,12 +247,12 @@ def run(study: AtariStudy, report=print) -> list[Path]:
             table = results.sensitivity(curves)
             text = smoke + results.sensitivity_as_markdown(table)
             files |= {"sensitivity.csv": table, "sensitivity.md": text}
-            files["sensitivity"] = charts.sensitivity_curves(curves)
+            files["sensitivity"] = results.sensitivity_curves(curves)
         else:
             summary, overall = results.summarise(curves, published), results.overall(curves)
             text = smoke + results.as_markdown(summary, overall)
             files |= {"summary.csv": summary, "overall.csv": overall, "summary.md": text}
-            files["curves"] = charts.curves_and_published(curves, published)
+            files["curves"] = results.curves_and_published(curves, published)
         report(text)
         paths = write_files(study.output, files)
         for path in study.output.glob("cells/*.so-far.csv"):

@@ -1,4 +1,4 @@
-"""Tables of the Atari study."""
+"""Tables and charts of the Atari study."""
 
 import warnings
 from collections.abc import Sequence
@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 
 from feelgood import statistics
-from feelgood.figures.style import SYMBOLS, label
+from feelgood.figures.chart import Chart, Panel, Series, mean_series, numbers, unique
+from feelgood.figures.curves import learning_curves
+from feelgood.figures.style import COLOURS, SYMBOLS, colours_of, label, shades
 from feelgood.statistics import interval
 from feelgood.studies.atari.paper import HUMAN, PAPER_SCORES, RANDOM
 from feelgood.studies.output import markdown_table
@@ -217,14 +219,11 @@ def _over_games(overall: pd.DataFrame) -> str:
 
 def sensitivity(curves: pd.DataFrame) -> pd.DataFrame:
     """One row per game, agent, parameter and value, with the scores of `summarise`."""
-    keys = ["game", "parameter", "value"]
-    facts = curves.drop_duplicates(["game", "agent"]).set_index(["game", "agent"])[keys[1:]]
-    table = summarise(curves)
-    own = facts.loc[list(zip(table["game"], table["agent"], strict=True))].reset_index(drop=True)
-    names = [varied_agent(str(agent)) for agent in table["agent"]]
+    keys = ["game", "agent", "parameter", "value"]
     scores = ["seeds", "frames", "max", "max_ci", "last_5", "last_5_ci", "last_10", "last_10_ci", "diverged"]
-    table = pd.concat([table[["game"]].assign(agent=names), own, table[scores]], axis=1)
-    return table.sort_values(["game", "agent", "parameter", "value"], ignore_index=True)
+    table = curves[keys].drop_duplicates(keys[:2]).merge(summarise(curves), on=keys[:2])[[*keys, *scores]]
+    names = [varied_agent(str(agent)) for agent in table["agent"]]
+    return table.assign(agent=names).sort_values(keys, ignore_index=True)
 
 
 def varied_agent(name: str) -> str:
@@ -248,3 +247,61 @@ def sensitivity_as_markdown(table: pd.DataFrame) -> str:
         cells += [_number(row[name], row[f"{name}_ci"]) for name in ("max", "last_5", "last_10")]
         rows.append([*cells, str(row["diverged"])])
     return markdown_table(head, rows)
+
+
+# Charts.
+
+
+def curves_and_published(curves: pd.DataFrame, published: pd.DataFrame | None = None) -> Chart:
+    """Learning curves, a panel for each game.
+
+    Of agents that have `published` curves on the same game, the median over published seeds is drawn dashed, with their
+    range as its band.
+    """
+    chart = learning_curves(curves)
+    if published is None:
+        return chart
+    colours = colours_of(unique(curves["agent"]))
+    panels = []
+    for panel, (game, own) in zip(chart.panels, curves.groupby("game", sort=False), strict=True):
+        lines = []
+        for agent in unique(own["agent"]):
+            theirs = published[(published["game"] == game) & (published["agent"] == agent)]
+            if theirs.empty:
+                continue
+            wide = theirs.pivot_table(index="frame", columns="seed", values="return").sort_index()
+            values, name = wide.to_numpy(float), f"{label(agent)}, published"
+            middle, low, high = (numbers(end(values, axis=-1)) for end in (np.nanmedian, np.nanmin, np.nanmax))
+            lines.append(Series(name, colours[agent], numbers(wide.index), middle, low, high, dashed=True))
+        panels.append(panel._replace(series=[*lines, *panel.series]))
+    note = f"{chart.note} Dashed: the median of published seeds, with their range."
+    return chart._replace(note=note, panels=panels)
+
+
+def sensitivity_curves(curves: pd.DataFrame) -> Chart:
+    """For each game, agent and parameter: learning curves of every value, then the score against the value.
+
+    Curves and scores are means over seeds, as in the paper's Figure 3, with 95% intervals: bootstrap for curves,
+    Student's t for scores.
+    """
+    scores = sensitivity(curves)
+    table = curves.assign(agent=[varied_agent(str(agent)) for agent in curves["agent"]])
+    keys = ["game", "agent", "parameter"]
+    panels = []
+    for (game, agent, parameter), group in table.groupby(keys, sort=False):
+        values = sorted(group["value"].unique())
+        symbol = SYMBOLS.get(str(parameter), str(parameter))
+        lines = [
+            mean_series(f"{symbol} = {value:g}", colour, group[group["value"] == value], "frame", "return")
+            for value, colour in zip(values, shades(len(values)), strict=True)
+        ]
+        title = f"{label(str(agent))}, {game}"
+        panels.append(Panel(title, "frames", "evaluation return", lines))
+        own = scores[(scores[keys] == [game, agent, parameter]).all(axis=1)].sort_values("value")
+        means, halves = own["last_10"].to_numpy(float), np.nan_to_num(own["last_10_ci"].to_numpy(float))
+        band = numbers(means - halves), numbers(means + halves)
+        line = Series("score", COLOURS["grey"], numbers(values), numbers(means), *band, points=True)
+        panels.append(Panel(title, symbol, "mean of the last 10 evaluations", [line], x_log=bool(min(values) > 0)))
+    seeds = curves["seed"].nunique()
+    note = f"Means over {seeds} seed{'s' if seeds > 1 else ''} with 95% intervals."
+    return Chart("values", "Sensitivity", note, "curves", panels)

@@ -202,9 +202,11 @@ def _error_table(study: "BanditsStudy", name: str, steps: int):
     preconditioned = name == "preconditioned lmc"
     marks = _marks(num_rounds)
 
+    def record(state: Any) -> tuple[Any, Any]:
+        statistics = state.statistics if hasattr(state, "statistics") else state
+        return statistics.precision, statistics.mean
+
     def one(seed: Any) -> tuple[Any, Any]:
-        statistics = lambda state: getattr(state, "statistics", state)
-        record = lambda state: (statistics(state).precision, statistics(state).mean)
         curve = bandits.simulate(jax.random.key(seed), bandit, algorithm, num_rounds, record=record)
         return curve.regret, curve.facts
 

@@ -42,8 +42,12 @@ def mala(model: Model, temperature: float, feel_good: FeelGood | None, *, correc
         statistics = state.statistics
         tau = STEP / jnp.maximum(statistics.num_rounds, 1)
         plain = lambda w: quadratic(statistics.precision, w - statistics.mean)
-        is_plain = feel_good is None or state.past is None
-        good = lambda w: jnp.zeros(()) if is_plain else bonus(feel_good, state.past, statistics.num_rounds, w)
+
+        def good(w: Array) -> Array:
+            if feel_good is None or state.past is None:
+                return jnp.zeros(())
+            return bonus(feel_good, state.past, statistics.num_rounds, w)
+
         whole = jax.value_and_grad(lambda w: plain(w) - good(w))
         theta = jax.lax.fori_loop(0, NUM_DESCENTS, lambda _, w: w - tau * whole(w)[1], state.chain.params)
 

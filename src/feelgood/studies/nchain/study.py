@@ -138,7 +138,6 @@ def run(study: NChainStudy, report=print) -> list[Path]:
 
     from feelgood.figures.curves import learning_curves
     from feelgood.runs import store
-    from feelgood.studies.nchain import charts
     from feelgood.studies.nchain import tables as results
 
     seeds = {"reporting": study.seed_list, **tuning_seeds(study.tuning_seeds)}
@@ -154,14 +153,15 @@ def run(study: NChainStudy, report=print) -> list[Path]:
             files["sweep.csv"] = pd.concat(sweep, ignore_index=True)
         files["curves"] = learning_curves(table)
         if len(study.lengths) > 1:
-            files["lengths"] = charts.lengths(summary)
+            files["lengths"] = results.lengths(summary)
         return write_files(study.output, files)
 
 
 def plan(study: NChainStudy, length: int, agent: str) -> Plan:
     """Tunes one agent at one length and runs it on fresh seeds; returns curves and the tuning table, if any."""
 
-    cell = lambda *stage: Cell(f"nchain-{length}", agent, *stage, study.num_steps, study.options)
+    settings = study.num_steps, study.options
+    cell = lambda stage, points, seeds: Cell(f"nchain-{length}", agent, stage, points, seeds, *settings)
     hyper: dict[str, float] = _QUICK.get(agent, {}) if study.preset == "quick" else {}
     tuned = None
     if study.tuning_seeds:

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -172,7 +172,7 @@ def _error_table(name: str, num_episodes: int, seeds: Sequence[int]):
     mdp = mdps.SUITE["simplex"]()
     d, horizon = mdp.dimension, mdp.horizon
     loss_weight, feel_good_weight = theory.corollary_weights(d, horizon, num_episodes)
-    options = {"loss_weight": loss_weight, "feel_good_weight": feel_good_weight}
+    options: dict[str, Any] = {"loss_weight": loss_weight, "feel_good_weight": feel_good_weight}
     scheme = getattr(schemes, name)(*_MEASURED[name])
 
     def measure(stage, start, num_updates):

@@ -84,8 +84,7 @@ FILES = part_files(_DESCRIPTIONS) | {"summary.md": "summary tables in Markdown"}
 
 def run(study: RegretStudy, report=print) -> list[Path]:
     """Runs the study, or the rest of a stopped one, and returns the paths of its tables and figures."""
-    from feelgood.studies.regret.charts import DRAW
     from feelgood.studies.regret.parts import PLANS
-    from feelgood.studies.regret.tables import as_markdown
+    from feelgood.studies.regret.tables import DRAW, as_markdown
 
     return run_parts("regret", study, PLANS, DRAW, as_markdown, report, FILES)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from feelgood.figures.chart import Chart
 from feelgood.figures.style import save
-from feelgood.studies.bandits.figures import ranking
+from feelgood.studies.bandits.tables import ranking
 from feelgood.studies.deepsea import tables as deepsea
 from feelgood.studies.nchain import tables as nchain
 from feelgood.studies.output import write_files

@@ -92,10 +92,10 @@ def _labelled(axes: Axes, panel: Panel) -> bool:
     axes.autoscale_view()  # the limits are otherwise set when the figure is drawn
     for one in panel.series:
         known = [(x, y) for x, y in zip(one.x, one.y, strict=True) if np.isfinite(y)]
-        at = axes.transAxes.inverted().transform(axes.transData.transform(known[-1] if known else (0, 0)))
-        ends.append((float(np.clip(at[1], 0, 1)), one))
+        at = (axes.transData - axes.transAxes).transform(known[-1] if known else (0, 0))
         if not known or at[0] < 0.9:  # ends before the others
             return False
+        ends.append((float(np.clip(at[1], 0, 1)), one))
     ends.sort(key=lambda end: end[0])
     places = np.array([place for place, _ in ends])
     # The nearest places, in squared distance, with a gap between any two.

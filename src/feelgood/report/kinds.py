@@ -98,9 +98,9 @@ def overlaid(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
 
 def check_different(folders: Sequence[Path]) -> None:
     """Requires folders that are all different."""
-    counts = Counter(map(os.path.realpath, folders))
-    for folder in folders:
-        if counts[os.path.realpath(folder)] > 1:
+    places = list(map(os.path.realpath, folders))
+    for folder, place in zip(folders, places, strict=True):
+        if places.count(place) > 1:
             raise ValueError(f"folders must be different, got {folder} twice")
 
 

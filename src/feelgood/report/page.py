@@ -37,11 +37,9 @@ class _Run(NamedTuple):
 
 
 def build_report(folders: Sequence[Path], title: str | None = None) -> str:
-    """Builds the page and returns its HTML.
+    """The HTML of the page about folders of studies, or of any table of curves. Training runs share one section.
 
-    Args:
-      folders: folders of studies, or of any table of curves. Training runs share one section.
-      title: title of the page; if not given, the names of the studies, and agents and environments of training runs.
+    The title, if not given, names the studies, and the agents and environments of training runs.
 
     Raises:
       ValueError: if a folder has nothing to show, or is given twice.
@@ -97,8 +95,7 @@ def build_report(folders: Sequence[Path], title: str | None = None) -> str:
 def _read(folders: list[Path]) -> _Run:
     tables = overlaid(folders)
     behind = joined([provenance(folder) for folder in folders])
-    charts: list[Chart] = []
-    reasons: list[str] = []
+    charts, reasons = list[Chart](), list[str]()
     for kind in available(tables):
         try:
             chart = make_chart(kind, tables)
@@ -175,12 +172,11 @@ def _lines(lines: Mapping[str, str]) -> str:
 def _data(run: _Run) -> str:
     pieces = []
     for name, table in run.tables.items():
-        shown = table.head(_MOST_ROWS) if len(table) <= 20 * _MOST_ROWS else table.head(0)
-        if not len(shown):
+        if not 0 < len(table) <= 20 * _MOST_ROWS:
             continue
-        more = f", the first {len(shown)} shown" if len(shown) < len(table) else ""
+        more = f", the first {_MOST_ROWS} shown" if len(table) > _MOST_ROWS else ""
         summary = f"{escape(name)}: {len(table):,} rows{more}"
-        pieces.append(f"<details><summary>{summary}</summary>{table_of(shown)}</details>")
+        pieces.append(f"<details><summary>{summary}</summary>{table_of(table.head(_MOST_ROWS))}</details>")
     if run.behind.spec:
         pieces.append(f"<details><summary>Specification</summary><pre>{escape(run.behind.spec)}</pre></details>")
     return (

@@ -116,13 +116,11 @@ def _at_same_times(a: Side, b: Side) -> tuple[Side, Side]:
 
     both = pd.concat([keys("a", a), keys("b", b)], ignore_index=True)
     num_runs = both.groupby("task")["run"].transform("nunique")
-    is_kept = both.groupby(["task", "time"])["run"].transform("nunique") == num_runs
-    sides = [
-        side._replace(curves=side.curves[kept])
-        for side, kept in zip((a, b), np.split(is_kept.to_numpy(), [len(a.curves)]), strict=True)
-    ]
-    if all(side.curves[side.columns.time].max() > 0 for side in sides):
-        return sides[0], sides[1]
+    is_kept = (both.groupby(["task", "time"])["run"].transform("nunique") == num_runs).to_numpy()
+    in_a, in_b = np.split(is_kept, [len(a.curves)])
+    a, b = a._replace(curves=a.curves[in_a]), b._replace(curves=b.curves[in_b])
+    if a.end > 0 and b.end > 0:
+        return a, b
     raise ValueError(f"all runs of {a.name} and {b.name} must share a time after the start, got none")
 
 

@@ -117,13 +117,12 @@ def _flag_other_code(
 ) -> None:
     """Warns if some tables were made by another version, commit or number of devices, and names all in `facts`."""
     code_text = lambda each: ", ".join(f"{name} {value}" for name, value in each.items()) or "an earlier version"
-    other = {file: code_text(each) for file, each in found.items() if each != code}
     if found:
-        facts["code"] = sorted({*other.values(), *([code_text(code)] if len(other) < len(found) else [])})
-    if other:
+        facts["code"] = sorted({code_text(each) for each in found.values()})
+    if other := [code_text(each) for each in found.values() if each != code]:
         warnings.warn(
             f"{len(other)} of {len(found)} tables in {folder} were made by other code than this ({code_text(code)}): "
-            f"{'; '.join(sorted(set(other.values())))}. Delete them to make them again with this code",
+            f"{'; '.join(sorted(set(other)))}. Delete them to make them again with this code",
             stacklevel=2,
         )
 

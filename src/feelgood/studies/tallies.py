@@ -27,10 +27,8 @@ class Dives(NamedTuple):
 def dives(checks: Sequence[int], *, windy: bool) -> Tally:
     """Counts bad episodes and finds the first check at which less than nine in ten episodes were bad.
 
-    Args:
-      checks: numbers of episodes after which the rule is checked.
-      windy: whether the rule is the one with wind: less than eight in ten, from `FIRST_WINDY_CHECK` on, as in bsuite
-        0.3.6. (Version 0.3.5 has eight without wind too; 0.3.6 corrects that.)
+    `checks` are numbers of episodes. If it is `windy`, the rule is less than eight in ten, from `FIRST_WINDY_CHECK` on,
+    as in bsuite 0.3.6. (Version 0.3.5 has eight without wind too; 0.3.6 corrects that.)
     """
     tenths = 8 if windy else 9
     checks = [check for check in checks if not windy or check >= FIRST_WINDY_CHECK]

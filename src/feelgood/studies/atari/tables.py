@@ -14,7 +14,7 @@ from feelgood.figures.curves import learning_curves
 from feelgood.figures.style import COLOURS, SYMBOLS, colours_of, label, shades
 from feelgood.statistics import interval
 from feelgood.studies.atari.paper import HUMAN, PAPER_SCORES, RANDOM
-from feelgood.studies.output import markdown_table
+from feelgood.studies.output import markdown_table, plus_minus
 
 
 def human_normalised(game: str, score: float | int) -> float:
@@ -42,10 +42,9 @@ def read_reference(paths: Sequence[Path]) -> pd.DataFrame:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
             raise ValueError(f"reference {path} cannot be read ({reason})") from error
-        for name in _COLUMNS:
-            if name not in table.columns:
-                found = ", ".join(map(repr, table.columns))
-                raise ValueError(f"reference {path} must have columns {', '.join(_COLUMNS)}, got {found}")
+        if not set(_COLUMNS).issubset(table):
+            found = ", ".join(map(repr, table.columns))
+            raise ValueError(f"reference {path} must have columns {', '.join(_COLUMNS)}, got {found}")
         for name in ("frame", "return"):
             if not pd.api.types.is_numeric_dtype(table[name]):
                 raise ValueError(f"reference {path} must hold numbers as {name!r}, got {table[name].iloc[0]!r}")
@@ -152,11 +151,8 @@ def overall(curves: pd.DataFrame) -> pd.DataFrame:
     return table.assign(paper_mean=means)
 
 
-def _number(value: Any, error: Any = float("nan")) -> str:
-    if np.isnan(value):
-        return "–"
-    text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}"
-    return text if np.isnan(error) else f"{text} ± {error:,.0f}" if abs(value) >= 100 else f"{text} ± {error:,.1f}"
+def _number(value: float, error: float = float("nan")) -> str:
+    return plus_minus(value, error, ",.0f" if abs(value) >= 100 else ",.1f")
 
 
 def _share(value: float, low: float = float("nan"), high: float = float("nan")) -> str:

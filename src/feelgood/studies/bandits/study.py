@@ -1,12 +1,7 @@
 """Contextual bandits: every algorithm tuned and as released, with exact and approximate draws.
 
-Three parts, each a table and a figure:
-
-- curves: cumulative regret of every algorithm on every problem, tuned on tuning seeds and measured on fresh ones; the
-  settings of the released comparison run as they are;
-- weights: regret against the feel-good weight λ, with exact draws and with a short chain;
-- errors: the exact total variation and 2-Wasserstein distance between a chain's law and the posterior by round, and the
-  regret that goes with it.
+Algorithms are tuned on tuning seeds and measured on fresh ones; those of the released comparison run with its settings.
+Each part has a table and a figure.
 """
 
 from dataclasses import dataclass
@@ -128,9 +123,8 @@ FILES = {
 
 def run(study: BanditsStudy, report=print) -> list[Path]:
     """Runs the study, or the rest of it, and returns the paths of its tables and figures."""
-    from feelgood.studies.bandits.figures import DRAW
     from feelgood.studies.bandits.parts import PLANS
-    from feelgood.studies.bandits.tables import as_markdown
+    from feelgood.studies.bandits.tables import DRAW, as_markdown
 
     if missing := left_out(study):
         report(missing)

@@ -36,10 +36,9 @@ def score(experiment: str, runs: pd.DataFrame) -> float:
         return float(np.mean(runs["solved_episode"].to_numpy(float) < limits))
     good, base = _REGRETS[experiment]
     regrets = good - (runs["total_return"] / runs["episodes"]).to_numpy(float)
-    if experiment == "cartpole_swingup":  # each id is scored alone
-        shares = np.clip(1 - regrets / base, 0, 1)
-    else:
-        shares = np.clip(1 - regrets.mean() / base, 0, 1)
+    if experiment != "cartpole_swingup":  # where each id is scored alone
+        regrets = regrets.mean()
+    shares = np.clip(1 - regrets / base, 0, 1)
     if experiment in _GOOD_EPISODES:
         is_good = runs["best_episode"].to_numpy(float) > _GOOD_EPISODES[experiment]
         shares = 0.5 * (np.mean(shares) + np.mean(is_good))

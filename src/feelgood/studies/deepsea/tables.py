@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import linregress
 
-from feelgood.figures.chart import Chart, Panel, Series, numbers, series, series_of, unique
+from feelgood.figures.chart import Chart, Panel, Series, numbers, series, series_of
 from feelgood.figures.style import COLOURS, label
 from feelgood.studies.output import markdown_table
 
@@ -100,8 +100,18 @@ def chart(summary: pd.DataFrame) -> Chart:
     Raises:
       ValueError: if there is nothing to draw.
     """
-    ordered = summary.sort_values("size", kind="stable")
-    panels = [_panel(str(sea), ordered[ordered["environment"] == sea]) for sea in unique(summary["environment"])]
+    panels = []
+    for environment, rows in summary.groupby("environment", sort=False):
+        known = rows[np.isfinite(rows["median"])].sort_values("size", kind="stable")
+        shown = known.assign(high=known["high"].where(np.isfinite(known["high"]), known["budget_episodes"]))
+        lines = series_of(shown, "agent", _line)
+        if environment == "deep_sea":
+            lines += [
+                Series(name, colour, numbers(list(counts)), numbers(list(counts.values())), dashed=True)
+                for name, (colour, counts) in PUBLISHED.items()
+            ]
+        title = "" if environment == "deep_sea" else "stochastic"
+        panels.append(Panel(title, "size N", "episodes to solve", lines, x_log=True, y_log=True))
     if not any(panel.series for panel in panels):
         raise ValueError("episodes to solve need a size that half of the runs have solved, got none")
     note = (
@@ -112,21 +122,7 @@ def chart(summary: pd.DataFrame) -> Chart:
     return Chart("deepsea", "Episodes to solve DeepSea", note, "summary", panels)
 
 
-def _panel(environment: str, rows: pd.DataFrame) -> Panel:
-    known = rows[np.isfinite(rows["median"])]
-    shown = known.assign(high=known["high"].where(np.isfinite(known["high"]), known["budget_episodes"]))
-    found = {str(agent): fit(own) for agent, own in known.groupby("agent", sort=False)}
-
-    def line(name, colour, own, **look) -> Series:
-        law = found[own["agent"].iloc[0]]
-        name = f"{name}: N^{law.exponent:.1f}" if law else name
-        return series(name, colour, own, "size", "median", ("low", "high"), points=True, **look)
-
-    ours = [one._replace(strong=True) for one in series_of(shown, "agent", line)]
-    theirs = [
-        Series(name, colour, numbers(list(counts)), numbers(list(counts.values())), dashed=True)
-        for name, (colour, counts) in PUBLISHED.items()
-        if environment == "deep_sea"
-    ]
-    title = "" if environment == "deep_sea" else "stochastic"
-    return Panel(title, "size N", "episodes to solve", [*ours, *theirs], x_log=True, y_log=True)
+def _line(name: str, colour: str, rows: pd.DataFrame, **look: Any) -> Series:
+    law = fit(rows)
+    name = f"{name}: N^{law.exponent:.1f}" if law else name
+    return series(name, colour, rows, "size", "median", ("low", "high"), points=True, strong=True, **look)

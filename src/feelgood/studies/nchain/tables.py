@@ -169,9 +169,8 @@ def frontier(table: pd.DataFrame) -> Chart:
     panels = []
     for budget, rows in sorted(table.groupby("budget", sort=False), key=lambda pair: str(pair[0])):
         lines = series_of(rows, "agent", make, looks)
-        title = _BUDGETS.get(str(budget), str(budget))
-        panel = Panel(title, "chain length N", "share of seeds", lines, x_log=True, y_range=(0, 1.04), guides=(0.8,))
-        panels.append(panel)
+        names = _BUDGETS.get(str(budget), str(budget)), "chain length N", "share of seeds"
+        panels.append(Panel(*names, lines, x_log=True, y_range=(0, 1.04), guides=(0.8,)))
     note = "Share of seeds that score at least 9; an agent solves a length if the share is at least 80%."
     return Chart("frontier", "Share of seeds that score at least 9", note, "frontier", strongest(panels))
 

@@ -1,12 +1,5 @@
-"""Regret in linear MDPs: measurements for the paper's Table 1.
+"""Regret in linear MDPs, for the paper's Table 1 and theorems; each part has a table and a figure.
 
-Five parts, each a table and a figure:
-
-- curves: cumulative regret of every algorithm on every MDP, with the constants of its theory and with tuned ones;
-- exponents: growth of regret with T, d and H, compared with Table 1;
-- budget: regret against gradients per stage and episode, for every sampler in Algorithm 1;
-- errors: total variation between a sampler's law and the posterior at every stage, and its cost by Theorem 1;
-- complexity: gradients needed for a given total variation, compared with Theorem 2.
 
 Tuning seeds and reporting seeds are disjoint.
 """

@@ -10,6 +10,7 @@ from feelgood import bandits
 from feelgood.bandits import FeelGood, Model, datasets
 from feelgood.bandits.base import Context
 from feelgood.bandits.feel_good import Past
+from feelgood.figures.draw import draw
 from feelgood.figures.style import LOOKS, label
 from feelgood.report import kinds
 from feelgood.studies.bandits import algorithms, parts, released, study, tables
@@ -228,8 +229,10 @@ def test_weights_and_errors_are_drawn_and_summarised():
             for r in (1, 10)
         ]
     )
-    assert len(tables.DRAW["weights"]["weights"](weights).axes) == 2
-    assert len(tables.DRAW["errors"]["errors"](errors).axes) == 2
+    for part, table in (("weights", weights), ("errors", errors)):
+        (chart,) = (make(table) for make in tables.DRAW[part].values())
+        assert len(draw(chart).axes) == len(chart.panels) == 2
+        assert kinds.make_chart(chart.kind, {part: table}) == chart
     text = tables.as_markdown({"weights": weights, "errors": errors})
     assert "| exact | 0.25 | 0.0 | 0: 11.0 ± 1.1, 0.01: 11.0 ± 1.1 |" in text
     assert "| lmc | 5 | 0.500 | 0.500 | 0.200 | 15.0 ± 2.0 |" in text

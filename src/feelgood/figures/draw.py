@@ -82,8 +82,8 @@ def _lines(axes: Axes, panel: Panel, handles: dict[str, Artist]) -> None:
     if any(one.points for one in panel.series) and len(places) <= _MOST_PLACES:
         axes.set_xticks(places, ["0" if place == panel.x_zero else _short(place) for place in places])
         axes.xaxis.set_minor_locator(NullLocator())
-    elif not panel.x_log:
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _short(x)))
+    elif panel.x_zero or not panel.x_log:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: "0" if x == panel.x_zero else _short(x)))
 
 
 def _labelled(axes: Axes, panel: Panel) -> bool:

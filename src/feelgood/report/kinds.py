@@ -12,6 +12,7 @@ from feelgood.figures.chart import Chart
 from feelgood.figures.curves import aggregates, efficiency, learning_curves, profiles
 from feelgood.runs.store import fingerprint, load_results, read_manifest
 from feelgood.studies.atari.tables import sensitivity_curves
+from feelgood.studies.bandits.tables import total_variation, weights
 from feelgood.studies.bsuite import scores
 from feelgood.studies.deepsea.tables import chart as deepsea
 from feelgood.studies.nchain.tables import frontier, lengths, sensitivity, sweep
@@ -46,6 +47,8 @@ MAKERS = {
         "errors", "sampler steps seed episode weight later first_low first_high stages allowed regret origin", errors
     ),
     "complexity": Maker("complexity", "scheme varied condition dimension error num_gradients", complexity),
+    "weights": Maker("weights", "draws temperature decay weight regret rounds", weights),
+    "total_variation": Maker("errors", "sampler steps round total_variation regret standard_error", total_variation),
 }
 """Every kind of chart by name."""
 

@@ -1,17 +1,18 @@
 """Tables of the bandits study in Markdown, and its figures."""
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import rc_context
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
 
-from feelgood.figures.chart import Chart
+from feelgood.figures.chart import Chart, Panel, series, unique
 from feelgood.figures.curves import learning_curves
-from feelgood.figures.style import COLOURS, LOOKS, STYLE, label, shades
+from feelgood.figures.style import COLOURS, LOOKS, STYLE, colours_of, label, shades
 from feelgood.studies.output import markdown_table, plus_minus
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PUBLISHED = {"linear-20d": 56.2, "linear-40d": 100.6, "logistic-20d": 176.9}
 """The least mean regret at T = 10,000 in the published comparison (Anand and Liaw, 2025), ten seeds."""
@@ -21,7 +22,12 @@ def final(curves: pd.DataFrame) -> pd.DataFrame:
     """Mean regret at the last round and half the width of its 95 % interval, a row per problem and algorithm."""
     last = curves[curves["round"] == curves.groupby("problem")["round"].transform("max")]
     groups = last.groupby(["problem", "algorithm", "setting", "round"], sort=False)["regret"]
-    table = groups.agg(["mean", "std", "count", "median"]).reset_index()
+    return _means(groups)
+
+
+def _means(groups: Any) -> pd.DataFrame:
+    """Mean of every group of numbers and half the width of its 95 % interval."""
+    table = groups.agg(["mean", "std", "count"]).reset_index()
     return table.assign(half=1.96 * table["std"] / np.sqrt(table["count"]))
 
 
@@ -45,13 +51,11 @@ def _curves(table: pd.DataFrame) -> str:
 
 
 def _weights(table: pd.DataFrame) -> str:
-    groups = table.groupby(["draws", "temperature", "decay", "weight"], sort=False)["regret"]
-    ends = groups.agg(["mean", "std", "count"]).reset_index()
-    halves = 1.96 * ends["std"] / np.sqrt(ends["count"])
-    ends["text"] = [plus_minus(mean, half, ".1f") for mean, half in zip(ends["mean"], halves, strict=True)]
+    ends = _means(table.groupby(["draws", "temperature", "decay", "weight"], sort=False)["regret"])
     rows = []
     for index, own in ends.groupby(["draws", "temperature", "decay"], sort=False):
-        rows.append([*map(str, index), ", ".join(f"{row.weight:g}: {row.text}" for row in own.itertuples())])
+        texts = (f"{row.weight:g}: {plus_minus(row.mean, row.half, '.1f')}" for row in own.itertuples())
+        rows.append([*map(str, index), ", ".join(texts)])
     head = f"Mean regret after {table['rounds'].max():,} rounds against the feel-good weight λ·(1 + t)^−p:"
     return f"{head}\n\n{markdown_table(['draws', 'temperature', 'p', 'λ: regret'], rows)}"
 
@@ -80,8 +84,11 @@ def _colour(name: str) -> str:
     return COLOURS["red" if name.startswith(("fg", "sfg")) or "_fg_" in name else "blue"]
 
 
-def ranking(table: pd.DataFrame) -> Figure:
+def ranking(table: pd.DataFrame) -> "Figure":
     """For every problem, mean regret by round and the final regret with its interval, best at the top."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
     ends = final(table)
     problems = list(ends["problem"].unique())
     heights = [1.0 + max(0.17 * np.sum(ends["problem"] == name), 1.6) for name in problems]
@@ -132,89 +139,67 @@ def _at_the_end(panel, ends: pd.DataFrame, name: str) -> None:
         which("{x:,.0f}")
     ratio = ends["mean"].max() / ends["mean"].min()
     if ratio > 2:
+        from matplotlib.ticker import LogLocator
+
         panel.xaxis.set_minor_locator(LogLocator(subs=(2, 3, 5) if ratio < 12 else (3,)))
     panel.tick_params(axis="x", which="both", labelsize=7, length=3, width=0.8)
 
 
 _LINES = {
-    ("exact", 0.0): ("exact draws, λ constant", {"color": COLOURS["red"]}),
-    ("exact", 0.5): ("exact draws, λ ∝ t^−½", {"color": COLOURS["red"], "linestyle": "--"}),
-    ("exact", 1.0): ("exact draws, λ ∝ 1/t", {"color": COLOURS["red"], "linestyle": ":"}),
-    ("lmc", 0.0): ("LMC, 5 steps, λ constant", {"color": COLOURS["blue"]}),
+    ("exact", 0.0): ("exact draws, λ constant", COLOURS["red"]),
+    ("exact", 0.5): ("exact draws, λ ∝ t^−½", COLOURS["orange"]),
+    ("exact", 1.0): ("exact draws, λ ∝ 1/t", COLOURS["pink"]),
+    ("lmc", 0.0): ("LMC, 5 steps, λ constant", COLOURS["blue"]),
 }
 
 
-def _weight_figure(table: pd.DataFrame) -> Figure:
+def weights(table: pd.DataFrame) -> Chart:
     """Regret against λ, with exact draws and with a short chain; one panel per temperature."""
-    heats = sorted(table["temperature"].unique(), reverse=True)
-    with rc_context(STYLE):
-        figure = Figure(figsize=(4.6 * len(heats), 3.4), layout="constrained")
-        panels = figure.subplots(1, len(heats), squeeze=False, sharey=True).ravel()
-        for panel, heat in zip(panels, heats, strict=True):
-            for (draws, decay), (label, look) in _LINES.items():
-                own = table[(table["temperature"] == heat) & (table["draws"] == draws) & (table["decay"] == decay)]
-                if own.empty:
-                    continue
-                groups = own.groupby("weight")["regret"]
-                mean, half = groups.mean(), 1.96 * groups.std() / np.sqrt(groups.count())
-                place = np.maximum(mean.index.to_numpy(float), 1e-3)
-                panel.errorbar(place, mean, half, capsize=2, label=label, **look)
-            panel.set_xscale("log")
-            powers = [1e-2, 1e-1, 1, 10]
-            panel.set_xticks([1e-3, *powers], ["0", *(f"{power:g}" for power in powers)])
-            panel.set_yscale("log")
-            panel.yaxis.set_major_formatter("{x:.0f}")
-            panel.yaxis.set_minor_formatter("{x:.0f}")
-            panel.tick_params(axis="y", which="minor", labelsize=7)
-            panel.set_xlabel("feel-good weight λ in the first round")
-            whose = "the posterior" if heat == 0.25 else "a cooler one"
-            panel.set_title(f"temperature {heat:g} ({whose})", loc="left")
-        panels[0].set_ylabel(f"regret after {table['rounds'].max():,} rounds")
-        panels[-1].legend(loc="upper left", fontsize=7)
-    return figure
+    ends = _means(table.groupby(["temperature", "draws", "decay", "weight"])["regret"])
+    ends = ends.assign(weight=ends["weight"].clip(lower=1e-3), low=ends["mean"] - ends["half"])
+    ends = ends.assign(high=ends["mean"] + ends["half"])
+    panels = []
+    for heat, rows in reversed(list(ends.groupby("temperature"))):
+        groups = dict(list(rows.groupby(["draws", "decay"])))
+        lines = [
+            series(name, colour, groups[key], "weight", "mean", ("low", "high"), points=True)
+            for key, (name, colour) in _LINES.items()
+            if key in groups
+        ]
+        title = f"temperature {heat:g} ({'the posterior' if heat == 0.25 else 'a cooler one'})"
+        axes = "feel-good weight λ in the first round", "regret"
+        panels.append(Panel(title, *axes, lines, x_log=True, y_log=True, x_zero=1e-3))
+    note = f"Mean regret after {table['rounds'].max():,} rounds with its 95% interval."
+    return Chart("weights", "Regret against the feel-good weight", note, "weights", panels)
 
 
-def _error_figure(table: pd.DataFrame) -> Figure:
-    """Exact total variation by round, and regret against its mean."""
-    names = [name for name in table["sampler"].unique() if name != "exact"]
-    steps = sorted(table[table["sampler"] != "exact"]["steps"].unique())
-    tones = dict(zip(steps, shades(len(steps)), strict=True))
-    marks = dict(zip(names, "os^D", strict=False))
-    with rc_context(STYLE):
-        figure = Figure(figsize=(3.0 * (len(names) + 1), 3.0), layout="constrained")
-        panels = figure.subplots(1, len(names) + 1, squeeze=False).ravel()
-        for panel, name in zip(panels, names, strict=False):
-            for count in steps:
-                own = table[(table["sampler"] == name) & (table["steps"] == count)]
-                label = f"{count} step{'s' if count > 1 else ''} a round"
-                panel.plot(own["round"], own["total_variation"], color=tones[count], label=label)
-            panel.set_xscale("log")
-            panel.set_ylim(-0.02, 1.02)
-            panel.set_xlabel("round")
-            panel.set_title(name, loc="left")
-        panels[0].set_ylabel("total variation to the posterior")
-        panels[0].legend(fontsize=7)
-        right = panels[-1]
-        for (name, count), own in table[table["sampler"] != "exact"].groupby(["sampler", "steps"], sort=False):
-            end = own.iloc[-1]
-            look = {"color": tones[count], "fmt": marks[str(name)], "markersize": 5}
-            right.errorbar(own["total_variation"].mean(), end["regret"], 1.96 * end["standard_error"], **look)
-        for name, mark in marks.items():
-            right.plot([], [], mark, color=COLOURS["grey"], label=name)
-        exact = table[table["sampler"] == "exact"].iloc[-1]
-        right.axhline(exact["regret"], color=COLOURS["black"], linewidth=1, label="exact draws")
-        right.set_yscale("log")
-        right.yaxis.set_major_formatter("{x:.0f}")
-        right.yaxis.set_minor_formatter("{x:.0f}")
-        right.set_xlabel("total variation, mean over marked rounds")
-        right.set_ylabel(f"regret after {table['round'].max():,} rounds")
-        right.legend(fontsize=7)
-    return figure
+def total_variation(table: pd.DataFrame) -> Chart:
+    """Exact total variation by round, then regret against its mean."""
+    chains = table[table["sampler"] != "exact"]
+    colours, tones = colours_of(unique(chains["sampler"])), shades(chains["steps"].nunique())
+    panels, marks = [], []
+    for name, own in chains.groupby("sampler", sort=False):
+        groups = zip(tones, own.groupby("steps"), strict=False)
+        named = lambda steps: f"{steps} step{'s' if steps > 1 else ''} a round"
+        lines = [series(named(n), tone, rows, "round", "total_variation") for tone, (n, rows) in groups]
+        axes = "round", "total variation to the posterior"
+        panels.append(Panel(str(name), *axes, lines, x_log=True, y_range=(-0.02, 1.02)))
+        ends = own.groupby("steps").last().assign(mean=own.groupby("steps")["total_variation"].mean())
+        ends = ends.assign(low=ends["regret"] - 1.96 * ends["standard_error"]).sort_values("mean")
+        ends = ends.assign(high=ends["regret"] + 1.96 * ends["standard_error"])
+        marks.append(series(str(name), colours[str(name)], ends, "mean", "regret", ("low", "high"), points=True))
+    level = float(table.loc[table["sampler"] == "exact", "regret"].iloc[-1])
+    panels.append(Panel("", "mean total variation", "regret", marks, y_log=True, guides=(level,)))
+    note = (
+        f"Last panel: regret after {table['round'].max():,} rounds with its 95% interval; the "
+        "level is that of exact draws."
+    )
+    return Chart("total_variation", "Sampling error and regret", note, "errors", panels)
 
 
-DRAW: dict[str, dict[str, Callable[[pd.DataFrame], Chart | Figure]]] = {
+DRAW: dict[str, dict[str, Callable[[pd.DataFrame], Any]]] = {
     "curves": {"curves": learning_curves, "ranking": ranking},
-    "weights": {"weights": _weight_figure},
-    "errors": {"errors": _error_figure},
+    "weights": {"weights": weights},
+    "errors": {"errors": total_variation},
 }
 """Figures of each part by name: functions of its table."""

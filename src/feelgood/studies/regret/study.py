@@ -1,6 +1,5 @@
 """Regret in linear MDPs, for the paper's Table 1 and theorems; each part has a table and a figure.
 
-
 Tuning seeds and reporting seeds are disjoint.
 """
 

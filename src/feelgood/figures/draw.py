@@ -125,7 +125,6 @@ def _between_decades(value: float, low: float, high: float) -> str:
 
 
 def _mark(axes: Axes, one: Series) -> None:
-    """A value with its interval, next to a name."""
     face = "white" if one.dashed else one.colour
     axes.plot(one.x, one.y, "o", markersize=4, mfc=face, mec=one.colour, zorder=3)
     if one.low is not None and one.high is not None:

@@ -123,7 +123,6 @@ def _short(number: float) -> int | float:
 
 
 def _section(run: _Run, index: int, first: int) -> str:
-    """The section of a run: heading, scores, figures, tables and provenance."""
     pieces = [_head(run, index)]
     if scores := scores_table(run.tables):
         pieces.append(f'<section class="block"><h2>Final scores</h2><p>{scores.note}</p>{scores.html}</section>')

@@ -79,11 +79,9 @@ def environment_by_name(name: str):
     if kind in sized and size.isdecimal():
         return sized[kind](int(size))
     check_choice("environment", name, (*(f"{kind}-N" for kind in sized), *control, *DIAGNOSTICS))
-    if name in control:
-        return control[name]()
-    if name not in DIAGNOSTICS:
+    if name.endswith("-N"):
         raise ValueError(f"environment must have a number for N, as in '{kind}-25', got {name!r}")
-    return DIAGNOSTICS[name]().environment
+    return control[name]() if name in control else DIAGNOSTICS[name]().environment
 
 
 def _settings(cell: Cell):
@@ -136,7 +134,6 @@ def one_table(cell: Cell, seeds_per_task: int | None = None) -> Generator[Sequen
 
 
 def _run(cell: Cell, progress: Any, checkpoint: Path | None):
-    """Trains all runs of a cell in one batch."""
     import jax.numpy as jnp
     import numpy as np
 

@@ -122,7 +122,6 @@ def on_ray(folder: Path, address: str = "") -> Iterator[Engine]:
 
 
 def _needs(room: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the resources of a task, given the resources of all nodes."""
     import jax
 
     if any(node.get("GPU") for node in room) and settings["jax_platforms"] != "cpu":

@@ -71,8 +71,8 @@ def plan(study: FrontierStudy, agent: str, budget: str) -> Plan:
         table = yield from one_table(cell, study.seeds_per_task)
         num_good = int((results.per_seed(table)["score"] >= GOOD_SCORE).sum())
         held = num_good >= GOOD_SHARE * study.num_seeds
-        summary = results.summarise(table)
-        rows.append(summary.assign(budget=budget, num_steps=num_steps, seeds_at_9=num_good, held=held))
+        facts = {"budget": budget, "num_steps": num_steps, "seeds_at_9": num_good, "held": held}
+        rows.append(results.summarise(table).assign(**facts))
         failures = 0 if held else failures + 1
         if failures == MOST_FAILURES:
             break
@@ -88,8 +88,8 @@ def run(study: FrontierStudy, report=print) -> list[Path]:
 
     seeds = {"all": study.seed_list}
     with store.recorded(study.output, "frontier", study, seeds=seeds, files=FILES) as facts:
-        pairs = itertools.product(study.budgets, study.agents)
-        done = run_plans(study, [plan(study, agent, budget) for budget, agent in pairs], study.output, facts)
+        plans = [plan(study, agent, budget) for budget, agent in itertools.product(study.budgets, study.agents)]
+        done = run_plans(study, plans, study.output, facts)
         table = pd.concat([row for rows in done for row in rows], ignore_index=True)
         report(results.frontier_as_markdown(table))
         return write_files(study.output, {"frontier.csv": table, "frontier": results.frontier(table)})

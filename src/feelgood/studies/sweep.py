@@ -209,7 +209,6 @@ def run_task(cell: Cell) -> Task:
 
 
 def _run(cell: Cell, name: str, progress: Any, checkpoint: Path | None):
-    """Trains one run; returns its curve."""
     import sys
 
     from feelgood.api import prepare, train_external

@@ -77,7 +77,6 @@ def plan(run: Run, *, checkpoints: bool = True) -> Plan:
 
 
 def _run(run: Run, checkpoints: bool, progress: Any, checkpoint: Path | None):
-    """Trains a run."""
     from feelgood import agents
     from feelgood.envs.external import atari
     from feelgood.runs import store

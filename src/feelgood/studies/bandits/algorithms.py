@@ -1,6 +1,7 @@
 """The algorithms of the study: how each is made, and the grid it is tuned on. `figures.style.LOOKS` names them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from feelgood import bandits
@@ -38,41 +39,29 @@ def _exact(make: Callable[..., Algorithm], name: str) -> Callable[..., Algorithm
 
 
 def _chain(make: Callable[..., Algorithm], feel_good: bool = False, **fixed: Any) -> Callable[..., Algorithm]:
-    def made(model: Model, link: str, num_rounds: int, hyper: Hyper) -> Algorithm:
-        options = _common(link, hyper) | fixed | {"temperature": hyper["heat"]}
-        if feel_good:
-            options["feel_good"] = FeelGood(hyper["weight"], capacity=CAPACITY)
-        return make(model, **options)
-
-    return made
+    term = lambda hyper: {"feel_good": FeelGood(hyper["weight"], capacity=CAPACITY)} if feel_good else {}
+    own = lambda hyper: {**fixed, "temperature": hyper["heat"], **term(hyper)}
+    return lambda model, link, num_rounds, hyper: make(model, **_common(link, hyper), **own(hyper))
 
 
 def _fgts(**settings: Any) -> Callable[..., Algorithm]:
-    def made(model: Model, link: str, num_rounds: int, hyper: Hyper) -> Algorithm:
-        feel_good = FeelGood(hyper["weight"], capacity=CAPACITY, **settings)
-        return bandits.fgts(model, feel_good, hyper["heat"], num_candidates=4, **_common(link, hyper))
-
-    return made
+    term = lambda hyper: FeelGood(hyper["weight"], capacity=CAPACITY, **settings)
+    own = lambda hyper: {"feel_good": term(hyper), "temperature": hyper["heat"], "num_candidates": 4}
+    return lambda model, link, num_rounds, hyper: bandits.fgts(model, **_common(link, hyper), **own(hyper))
 
 
 _SMALL = Training(width=50, num_steps=2, batch_size=32, capacity=2000)
 
 
 def _neural(make: Callable[..., Algorithm], name: str, **fixed: Any) -> Callable[..., Algorithm]:
-    def made(model: Model, link: str, num_rounds: int, hyper: Hyper) -> Algorithm:
-        training = _SMALL._replace(step_size=hyper["step_size"])
-        return make(model, **{name: hyper[name]}, training=training, **fixed)
-
-    return made
+    own = lambda hyper: {name: hyper[name], "training": _SMALL._replace(step_size=hyper["step_size"]), **fixed}
+    return lambda model, link, num_rounds, hyper: make(model, **own(hyper))
 
 
 def _langevin(feel_good: bool) -> Callable[..., Algorithm]:
-    def made(model: Model, link: str, num_rounds: int, hyper: Hyper) -> Algorithm:
-        term = FeelGood(hyper["weight"]) if feel_good else None
-        step_size, heat = hyper["step_size"], hyper["heat"]
-        return bandits.neural_langevin(model, step_size, heat, term, sampler="adam_langevin", training=_SMALL)
-
-    return made
+    term = lambda hyper: FeelGood(hyper["weight"]) if feel_good else None
+    make = partial(bandits.neural_langevin, sampler="adam_langevin", training=_SMALL)
+    return lambda model, link, num_rounds, hyper: make(model, hyper["step_size"], hyper["heat"], term(hyper))
 
 
 BASE = {"heat": HEAT, "ridge": RIDGE}

@@ -55,8 +55,6 @@ def _marks(num_rounds: int):
 
 
 def _measured(algorithm: str, name: str, num_rounds: int, points: Sequence[Mapping[str, float]], seeds: Sequence[int]):
-    """`_regrets` of an algorithm on a problem."""
-
     def make(hyper):
         bandit, link = problem(name, hyper)
         return bandit, ENTRIES[algorithm].make(bandit.model, link, num_rounds, hyper)
@@ -226,4 +224,4 @@ def _error_table(study: "BanditsStudy", name: str, steps: int):
     )
 
 
-PLANS: dict[str, Callable[["BanditsStudy"], list[Plan]]] = {"curves": _curves, "weights": _weights, "errors": _errors}
+PLANS = {"curves": _curves, "weights": _weights, "errors": _errors}

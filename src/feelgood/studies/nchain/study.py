@@ -20,11 +20,7 @@ from feelgood.studies.output import figure_files, write_files
 
 # The paper's table `tb:nchain`, widened if its winner was at an edge. The adaptive agents have one temperature: at all
 # three of the paper's the noise is below rounding and the scores are those of β = ∞ (docs/reproduction.md).
-_ADAPTIVE: dict[str, tuple[float, ...]] = {
-    "step_size": (1e-2, 1e-3),
-    "bias_factor": (3.0, 1.0, 0.1),
-    "inverse_temperature": (1e10,),
-}
+_ADAPTIVE = {"step_size": (1e-2, 1e-3), "bias_factor": (3.0, 1.0, 0.1), "inverse_temperature": (1e10,)}
 _FRICTION = {"friction": (1.0, 0.1, 0.01)}
 _FEEL_GOOD = {"feel_good_weight": (1.0, 0.1, 0.01)}
 _NOISY: dict[str, tuple[float, ...]] = {"step_size": (1e-1, 1e-2, 1e-3), "inverse_temperature": (1e10, 1e6, 1e4)}

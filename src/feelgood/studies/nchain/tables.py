@@ -85,7 +85,6 @@ def as_markdown(summary: pd.DataFrame) -> str:
 
 
 def _score_table(summary: pd.DataFrame) -> str:
-    """A table of scores by length, best agent first."""
     head = ["N", "agent", "seeds", "score", "score, left-initialised seeds", "training episodes at the optimum"]
     head += ["runs that ever succeed", "first success (median step)", "late evaluations at the optimum", "diverged"]
     rows = []
@@ -130,7 +129,6 @@ _BUDGETS = {"fixed": "fixed budget", "growing": "budget in proportion to N"}
 
 
 def _scores(table: pd.DataFrame, x: str) -> list[Series]:
-    """Score with its 95% interval against x, for each agent."""
     table = table.sort_values(x, kind="stable")
     low, high = (table["score"] - table["score_ci"]).clip(0, 10), (table["score"] + table["score_ci"]).clip(0, 10)
     table = table.assign(_low=low.fillna(table["score"]), _high=high.fillna(table["score"]))

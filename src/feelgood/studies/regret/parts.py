@@ -1,7 +1,7 @@
 """The parts of the regret study: plans and tables."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -222,10 +222,4 @@ def _complexity_table(name: str):
     return pd.DataFrame(rows).merge(pd.DataFrame(complexity.exponents(rows)), on=["scheme", "varied"])
 
 
-PLANS: dict[str, Callable[["RegretStudy"], list[Plan]]] = {
-    "curves": _curves,
-    "exponents": _exponents,
-    "budget": _budget,
-    "errors": _errors,
-    "complexity": _complexity,
-}
+PLANS = {"curves": _curves, "exponents": _exponents, "budget": _budget, "errors": _errors, "complexity": _complexity}

@@ -75,7 +75,7 @@ def sampling_regret(errors: pd.DataFrame) -> pd.DataFrame:
 
 def as_markdown(tables: Mapping[str, pd.DataFrame]) -> str:
     """Summary tables of the study in Markdown."""
-    sections = [_SECTIONS[part](table) for part, table in tables.items()]
+    sections = [_MAKE[part](table) for part, table in tables.items()]
     return "\n".join([*sections, "± is a 95% confidence interval over seeds by Student's t.\n"])
 
 
@@ -148,13 +148,7 @@ def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     return f"## {title}\n\n{markdown_table(head, rows)}"
 
 
-_SECTIONS: dict[str, Callable[[pd.DataFrame], str]] = {
-    "curves": _curves,
-    "exponents": _exponents,
-    "budget": _budget,
-    "errors": _errors,
-    "complexity": _complexity,
-}
+_MAKE = {"curves": _curves, "exponents": _exponents, "budget": _budget, "errors": _errors, "complexity": _complexity}
 
 
 # Charts.

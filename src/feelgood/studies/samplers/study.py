@@ -45,7 +45,6 @@ def run(study: SamplersStudy, report=print) -> list[Path]:
 
 
 def _measure(study: SamplersStudy, report):
-    """The table of distances, and the figure."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -95,7 +94,6 @@ def _measure(study: SamplersStudy, report):
 
 
 def _zoo(mean, precision, features, weight: float) -> dict[str, Any]:
-    """Every sampler by name, with settings that suit this posterior."""
     from feelgood import samplers
 
     return {

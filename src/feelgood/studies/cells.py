@@ -163,16 +163,15 @@ def _tabulate(curves, pairs, config):
     points, seeds = np.repeat(np.array(pairs, np.int32), len(steps), axis=0).T
     prepend = lambda first, rest: np.concatenate([np.broadcast_to(first, (len(rest), 1)), rest], axis=1).ravel()
     reached = np.where(record.num_successes > 0, record.first_success + steps[:-1], -1)
-    return pd.DataFrame(
-        {
-            "point": points,
-            "seed": seeds,
-            "step": np.tile(steps, len(pairs)),
-            "return": prepend(curves.initial[:, None], record.evaluation),
-            "episodes": prepend(0, record.num_episodes),
-            "successes": prepend(0, record.num_successes),
-            "first_success": prepend(-1, reached).astype(np.int32),
-            "potential": prepend(np.float32(np.nan), record.potential),
-            "finite": prepend(True, record.is_finite),
-        }
-    )
+    columns = {
+        "point": points,
+        "seed": seeds,
+        "step": np.tile(steps, len(pairs)),
+        "return": prepend(curves.initial[:, None], record.evaluation),
+        "episodes": prepend(0, record.num_episodes),
+        "successes": prepend(0, record.num_successes),
+        "first_success": prepend(-1, reached).astype(np.int32),
+        "potential": prepend(np.float32(np.nan), record.potential),
+        "finite": prepend(True, record.is_finite),
+    }
+    return pd.DataFrame(columns)

@@ -155,19 +155,18 @@ def _run(agent: ChosenAgent, batch: Batch, config: Any, digest: str, progress: A
     variants = environments(batch.experiment, [number for number, _ in batch.pairs])
     keys = [_RUNS_PER_SEED * seed + number for number, seed in batch.pairs]
     totals, speed = run_tallied(name, digest, agent.spec(), variants, keys, config, tally, until, *rest)
-    return pd.DataFrame(
-        {
-            "bsuite_id": [f"{batch.experiment}/{number}" for number, _ in batch.pairs],
-            "experiment": batch.experiment,
-            "agent": agent.name,
-            "seed": np.array([seed for _, seed in batch.pairs], np.int32),
-            "budget_episodes": batch.num_episodes,
-            "episodes": np.minimum(totals.episodes, batch.num_episodes),
-            "size": batch.max_steps if sea else np.nan,
-            "solved_episode": np.where(totals.solved > 0, totals.solved, np.nan) if sea else np.nan,
-            "bad_episodes": totals.bad if sea else np.nan,
-            "total_return": np.nan if sea else totals.total,
-            "best_episode": np.nan if sea else totals.best,
-            "steps_per_second": speed,
-        }
-    )
+    columns = {
+        "bsuite_id": [f"{batch.experiment}/{number}" for number, _ in batch.pairs],
+        "experiment": batch.experiment,
+        "agent": agent.name,
+        "seed": np.array([seed for _, seed in batch.pairs], np.int32),
+        "budget_episodes": batch.num_episodes,
+        "episodes": np.minimum(totals.episodes, batch.num_episodes),
+        "size": batch.max_steps if sea else np.nan,
+        "solved_episode": np.where(totals.solved > 0, totals.solved, np.nan) if sea else np.nan,
+        "bad_episodes": totals.bad if sea else np.nan,
+        "total_return": np.nan if sea else totals.total,
+        "best_episode": np.nan if sea else totals.best,
+        "steps_per_second": speed,
+    }
+    return pd.DataFrame(columns)

@@ -144,15 +144,14 @@ def _run(batch: Batch, config: Any, digest: str, progress: Any, checkpoint: Path
     tally = dives(range(CHECK_PERIOD, batch.num_episodes + 1, CHECK_PERIOD), windy=batch.windy)
     spec, rest = batch.agent.spec(), (progress, checkpoint)
     totals, _ = run_tallied(batch.name, digest, spec, variants, batch.seeds, config, tally, all_solved, *rest)
-    return pd.DataFrame(
-        {
-            "environment": batch.environment,
-            "agent": spec.name,
-            "size": batch.size,
-            "network": spec.options.network,
-            "mapping": batch.mapping,
-            "seed": np.array(batch.seeds, np.int32),
-            "episodes_to_solve": np.where(totals.solved > 0, totals.solved, np.nan),
-            "budget_episodes": batch.num_episodes,
-        }
-    )
+    columns = {
+        "environment": batch.environment,
+        "agent": spec.name,
+        "size": batch.size,
+        "network": spec.options.network,
+        "mapping": batch.mapping,
+        "seed": np.array(batch.seeds, np.int32),
+        "episodes_to_solve": np.where(totals.solved > 0, totals.solved, np.nan),
+        "budget_episodes": batch.num_episodes,
+    }
+    return pd.DataFrame(columns)

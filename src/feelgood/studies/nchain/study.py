@@ -204,10 +204,7 @@ def tuning_seeds(counts: Sequence[int]) -> dict[str, range]:
 
 
 def tune(
-    table_of: Callable[[str, Sequence[Mapping[str, float]], Sequence[int]], Generator[Any, Any, Any]],
-    grid: Mapping[str, Sequence[float]],
-    counts: Sequence[int],
-    num_kept: int,
+    table_of: Callable[..., Any], grid: Mapping[str, Sequence[float]], counts: Sequence[int], num_kept: int
 ) -> Generator[Any, Any, Any]:
     """Part of a plan: chooses among the points of a grid by halving, on `counts` fresh tuning seeds in each round.
 

@@ -28,19 +28,15 @@ def per_seed(curves: pd.DataFrame) -> pd.DataFrame:
         trained = run[run["step"] > 0]
         late = trained[trained["step"] > run["step"].max() / 2]
         reached = trained.loc[trained["first_success"] >= 0, "first_success"]
-        rows.append(
-            {
-                "length": length,
-                "agent": agent,
-                "seed": seed,
-                "score": trained["return"].iloc[-10:].mean(skipna=False),
-                "starts_right": run["return"].iloc[0] >= 0.99 * OPTIMUM,
-                "training_success": trained["successes"].sum() / max(trained["episodes"].sum(), 1),
-                "first_success": reached.min(),  # NaN if there is none
-                "late_optimal": (late["return"] >= 0.99 * OPTIMUM).mean(),
-                "diverged_at": trained.loc[~trained["finite"].astype(bool), "step"].min(),
-            }
-        )
+        row = {
+            "score": trained["return"].iloc[-10:].mean(skipna=False),
+            "starts_right": run["return"].iloc[0] >= 0.99 * OPTIMUM,
+            "training_success": trained["successes"].sum() / max(trained["episodes"].sum(), 1),
+            "first_success": reached.min(),  # NaN if there is none
+            "late_optimal": (late["return"] >= 0.99 * OPTIMUM).mean(),
+            "diverged_at": trained.loc[~trained["finite"].astype(bool), "step"].min(),
+        }
+        rows.append({"length": length, "agent": agent, "seed": seed, **row})
     return pd.DataFrame(rows)
 
 

@@ -1,6 +1,6 @@
 """Tables and charts of the regret study."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -268,11 +268,6 @@ def complexity(table: pd.DataFrame) -> Chart:
     return Chart("complexity", "Gradients needed", note, "complexity", panels)
 
 
-DRAW: dict[str, dict[str, Callable[[pd.DataFrame], Chart]]] = {
-    "curves": {"curves": learning_curves},
-    "exponents": {"exponents": regret_exponents},
-    "budget": {"budget": budget},
-    "errors": {"errors": errors},
-    "complexity": {"complexity": complexity},
-}
+_DRAW = {"exponents": regret_exponents, "budget": budget, "errors": errors, "complexity": complexity}
+DRAW = {part: {part: make} for part, make in {"curves": learning_curves, **_DRAW}.items()}
 """Charts of each part by name: functions of its table."""

@@ -151,8 +151,8 @@ def overall(curves: pd.DataFrame) -> pd.DataFrame:
     return table.assign(paper_mean=means)
 
 
-def _number(value: float, error: float = float("nan")) -> str:
-    return plus_minus(value, error, ",.0f" if abs(value) >= 100 else ",.1f")
+def _number(value: Any, error: Any = float("nan")) -> str:
+    return plus_minus(float(value), float(error), ",.0f" if abs(value) >= 100 else ",.1f")
 
 
 def _share(value: float, low: float = float("nan"), high: float = float("nan")) -> str:

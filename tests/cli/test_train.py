@@ -17,7 +17,7 @@ import pytest
 
 import feelgood
 from feelgood.api import Result
-from feelgood.cli import evaluate, main, record, train
+from feelgood.cli import main, policies, train
 from feelgood.cli.run import restored
 from feelgood.runs import store
 from feelgood.training.evaluation import Evaluator
@@ -53,7 +53,7 @@ COMMAND += ["--config", "learning_starts=40", "batch_size=16", "capacity=400", "
 
 @pytest.fixture(autouse=True)
 def leave_jax_alone(monkeypatch):
-    for module in (train, evaluate, record):
+    for module in (train, policies):
         monkeypatch.setattr(module, "set_up_jax", lambda: None)
 
 

@@ -41,9 +41,12 @@ COMMANDS = {
     "evaluate": Command(
         "play episodes with trained policies and print their returns",
         "feelgood evaluate runs/cartpole --num-episodes 20",
+        module="policies",
     ),
     "record": Command(
-        "record an episode of trained policies as a GIF or MP4", "feelgood record runs/cartpole -o game.gif"
+        "record an episode of trained policies as a GIF or MP4",
+        "feelgood record runs/cartpole -o game.gif",
+        module="policies",
     ),
     "plot": Command("draw the figures of studies from their tables", "feelgood plot runs/nchain --kind curves"),
     "compare": Command(
@@ -94,12 +97,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         exec("")
 
 
-def _stop() -> NoReturn:
-    with suppress(OSError, ValueError):
-        print("\nstopped", file=sys.stderr)
-    sys.exit(signals.exit_code())
-
-
 def _call(arguments: Sequence[str]) -> None:
     try:
         if not arguments or arguments[0] in ("-h", "--help"):
@@ -119,7 +116,8 @@ def _call(arguments: Sequence[str]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ValueError, OSError) as error:
-        _refuse(_message(error))
+        is_file = isinstance(error, OSError) and error.strerror and error.filename is not None
+        _refuse(f"{error.filename}: {error.strerror}" if is_file else str(error))
     except (MemoryError, OverflowError, RuntimeError) as error:  # XLA has no exception class for a lack of memory
         from feelgood.cli.memory import too_large
 
@@ -138,10 +136,10 @@ def _list_commands() -> None:
     print("\n  --version   print the version")
 
 
-def _message(error: ValueError | OSError) -> str:
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
+def _stop() -> NoReturn:
+    with suppress(OSError, ValueError):
+        print("\nstopped", file=sys.stderr)
+    sys.exit(signals.exit_code())
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -39,13 +39,9 @@ def compare(arguments: Sequence[str]) -> None:
     first, *others = [read_side(name, chosen.table) for name in names]
     found = [compare(first, other, same_times=chosen.same_times) for other in others]
     if chosen.json:
+        rows = [[_clean(row) for row in each.rows.to_dict("records")] for each in found]
         plain = [
-            {
-                **each._asdict(),
-                "rows": [_clean(row) for row in each.rows.to_dict("records")],
-                "sentence": sentence(each),
-            }
-            for each in found
+            {**each._asdict(), "rows": own, "sentence": sentence(each)} for each, own in zip(found, rows, strict=True)
         ]
         print(json.dumps(plain[0] if len(plain) == 1 else plain, indent=2))
         return
@@ -75,13 +71,10 @@ def _print_table(rows: Any) -> None:
         line = [row.agent, row.task, runs, _number(row.a), _number(row.b), _number(row.difference), interval]
         line += [f"{row.p_better:.2f}", chances]
         lines.append(line[len(head) - len(lines[0]) :])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        words = [
-            f"{word:{width}s}" if i == 0 else f"{word:>{width}s}"
-            for i, (word, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        print("  ".join(words).rstrip())
+    first, *others = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for name, *line in lines:
+        words = [word.rjust(width) for word, width in zip(line, others, strict=True)]
+        print("  ".join([name.ljust(first), *words]).rstrip())
 
 
 def _number(value: float) -> str:

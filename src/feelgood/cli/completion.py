@@ -87,7 +87,8 @@ def _fish() -> str:
     lines = ["# fish completion for feelgood"]
     for name, words in _following().items():
         seen = f"'__fish_seen_subcommand_from {name}'"
-        lines.append(f"{line} __fish_use_subcommand -f -a {name} -d '{_quiet(COMMANDS[name].summary)}'")
+        summary = COMMANDS[name].summary.replace("'", "’").replace(":", " -")  # no quoting needed
+        lines.append(f"{line} __fish_use_subcommand -f -a {name} -d '{summary}'")
         lines += [f"{line} {seen} {_fish_word(word)}" for word in words]
     for study in STUDIES:
         seen = f"'__fish_seen_subcommand_from run; and __fish_seen_subcommand_from {study}'"
@@ -97,11 +98,6 @@ def _fish() -> str:
 
 def _fish_word(word: str) -> str:
     return f"-l {word.removeprefix('--')}" if word.startswith("--") else f"-f -a {word}"
-
-
-def _quiet(text: str) -> str:
-    """Words that need no quoting in a shell."""
-    return text.replace("'", "’").replace(":", " -")
 
 
 SHELLS: dict[str, Callable[[], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}

@@ -38,7 +38,7 @@ def doctor(arguments: Sequence[str]) -> None:
     """Prints installed packages and devices; exits with code 1 if a required package or device is missing."""
     chosen = doctor_parser().parse_args(arguments)
     facts = [Fact("python", platform.python_version()), Fact("feelgood", __version__)]
-    facts += [*_packages(), *_extras(), *_devices(), Fact("cores", str(os.cpu_count())), _cache_fact()]
+    facts += [*_packages(), *_extras(), *_devices(), Fact("cores", str(os.cpu_count())), _compiled_code()]
     ready = not any(fact.fatal for fact in facts)
     if chosen.json:
         print(json.dumps({"ready": ready, "facts": [fact._asdict() for fact in facts]}, indent=2))
@@ -54,30 +54,25 @@ def _install(package: str) -> str:
     return shlex.join([sys.executable, "-m", "pip", "install", package])
 
 
-def _requirements(package: str, extra: str | None = None) -> list[str]:
-    """Requirements of a package, or of one of its extras: 'jax>=0.9', 'jax[cuda13]', …"""
-    found = []
+def _required(package: str, extra: str | None = None) -> set[str]:
+    """Packages that a package, or one of its extras, requires; of ours with those of extras such as jax[cuda13]."""
     try:
         lines = metadata.requires(package) or ()
     except metadata.PackageNotFoundError:
-        return []
+        return set()
+    found = set()
     for line in lines:
         requirement, _, marker = line.partition(";")
         of_extra = re.search(r"extra == ['\"]([\w-]+)['\"]", marker)
         if (of_extra[1] if of_extra else None) == extra:
-            found.append(requirement.strip())
+            [(name, nested)] = re.findall(r"^([\w.-]+)(?:\[([\w-]+)\])?", requirement.strip())
+            found |= {name, *(_required(name, nested) if nested and package == "feelgood" else ())}
     return found
-
-
-def _name(requirement: str) -> str:
-    return re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
 
 
 def _packages() -> list[Fact]:
     """Versions of the required packages."""
-    needed = _requirements("feelgood") if version_of("feelgood") else []
-    names = sorted({*map(_name, needed), "jax", "jaxlib"})
-    versions = {name: version_of(name) for name in names}
+    versions = {name: version_of(name) for name in sorted({*_required("feelgood"), "jax", "jaxlib"})}
     return [
         Fact(name, version) if version else Fact(name, "missing", _install(name), fatal=True)
         for name, version in versions.items()
@@ -90,20 +85,10 @@ def _extras() -> list[Fact]:
         return [Fact("extras", "unknown: feelgood runs from a folder that is not installed")]
     facts = []
     for extra in sorted({*(metadata.metadata("feelgood").get_all("Provides-Extra") or ())} - {"dev", "docs"}):
-        missing = sorted(name for name in _of_extra("feelgood", extra) if not version_of(name))
-        if missing:
-            facts.append(Fact(f"extra {extra}", f"missing {', '.join(missing)}", _install(f"feelgood[{extra}]")))
-        else:
-            facts.append(Fact(f"extra {extra}", "installed"))
+        missing = ", ".join(sorted(name for name in _required("feelgood", extra) if not version_of(name)))
+        what = (f"missing {missing}", _install(f"feelgood[{extra}]")) if missing else ("installed",)
+        facts.append(Fact(f"extra {extra}", *what))
     return facts
-
-
-def _of_extra(package: str, extra: str) -> set[str]:
-    """Packages that an extra requires, including those of nested extras such as jax[cuda13]."""
-    needed = _requirements(package, extra)
-    asked = [re.match(r"([\w.-]+)\[([\w-]+)\]", requirement) for requirement in needed]
-    inner = [line for match in asked if match and version_of(match[1]) for line in _requirements(match[1], match[2])]
-    return {_name(requirement) for requirement in needed + inner}
 
 
 def _devices() -> list[Fact]:
@@ -128,7 +113,7 @@ def _has_gpu() -> bool:
     return bool(glob.glob("/dev/nvidia[0-9]*"))
 
 
-def _cache_fact() -> Fact:
+def _compiled_code() -> Fact:
     files = [file for file in compiled_code().rglob("*") if file.is_file()]
     megabytes = sum(file.stat().st_size for file in files) / 1e6
     return Fact("compiled code", f"{compiled_code()} ({len(files)} files, {megabytes:.1f} MB)")

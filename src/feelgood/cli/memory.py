@@ -17,8 +17,7 @@ def too_large(error: BaseException, arguments: Sequence[str]) -> str:
     if isinstance(error, OverflowError):
         return f"a number is too large ({text}); lower {_to_lower(arguments)}"
     # XLA raises a RuntimeError, and its text contains RESOURCE_EXHAUSTED or INTERNAL.
-    is_it = isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "out of memory" in text.lower()
-    if not is_it:
+    if not (isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "out of memory" in text.lower()):
         return ""
     asked = bytes_asked(text)
     wanted = f"out of memory: {_size(asked)} were asked for" if asked else f"out of memory ({text})"

@@ -32,12 +32,10 @@ def new(arguments: Sequence[str]) -> None:
         raise ValueError(f"name must be a module's name of small letters, digits and underscores, got {chosen.name!r}")
     if keyword.iskeyword(chosen.name) or chosen.name in sys.stdlib_module_names:
         raise ValueError(f"name must not be a word or a module of Python, got {chosen.name!r}")
+    skeletons = resources.files("feelgood.cli") / "skeletons"
     texts = {
-        chosen.output / file: resources.files("feelgood.cli").joinpath("skeletons", skeleton).read_text("utf-8")
-        for file, skeleton in (
-            (f"{chosen.name}.py", f"{chosen.kind}.txt"),
-            (f"test_{chosen.name}.py", f"test_{chosen.kind}.txt"),
-        )
+        chosen.output / f"{test}{chosen.name}.py": (skeletons / f"{test}{chosen.kind}.txt").read_text("utf-8")
+        for test in ("", "test_")
     }
     for path in texts:
         if path.exists():

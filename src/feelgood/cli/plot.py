@@ -19,13 +19,9 @@ def plot_parser() -> ArgumentParser:
     parse.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="folders of studies, drawn together")
     parse.add_argument("--kind", nargs="+", default=[], help="kinds of figure (default: all that the tables allow)")
     parse.add_argument("--agents", nargs="+", default=[], help="agents to draw, with -o or --json (default: all)")
-    parse.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        help="a folder, or a file ending in .png, .pdf or .svg (default: the study's folder; "
-        "the current folder for several)",
-    )
+    where = "the study's folder; the current folder for several"
+    file = f"a folder, or a file ending in .png, .pdf or .svg (default: {where})"
+    parse.add_argument("-o", "--output", type=Path, help=file)
     parse.add_argument("--json", action="store_true", help="print the data as JSON instead of drawing it")
     return parse
 
@@ -39,9 +35,8 @@ def plot(arguments: Sequence[str]) -> None:
     if chosen.agents and chosen.output is None and not chosen.json:
         raise ValueError(f"--agents {shlex.join(chosen.agents)} needs --output; the study's own figures show all")
     if chosen.output is not None and chosen.output.suffix and not one_file and not chosen.output.is_dir():
-        raise ValueError(
-            f"output must be a folder or a file ending in {', '.join(_ENDINGS)}, got {str(chosen.output)!r}"
-        )
+        endings = ", ".join(_ENDINGS)
+        raise ValueError(f"output must be a folder or a file ending in {endings}, got {str(chosen.output)!r}")
 
     from feelgood.figures import style
     from feelgood.figures.chart import plain
@@ -53,7 +48,10 @@ def plot(arguments: Sequence[str]) -> None:
         known = {name for table in tables.values() for name in _agents(table)}
         for agent in chosen.agents:
             check_choice("agents", agent, sorted(known))
-        tables = {name: _only(table, chosen.agents) for name, table in tables.items()}
+        tables = {
+            name: table[[agent in chosen.agents for agent in _agents(table)]] if _agents(table) else table
+            for name, table in tables.items()
+        }
     kinds = charts.available(tables)
     if not kinds:
         where = " ".join(map(str, chosen.folders))
@@ -82,12 +80,6 @@ def _agents(table: Any) -> list[str]:
     """The agent, algorithm or sampler of every row; empty if the table has no such column."""
     names = [name for name in ("agent", "algorithm", "sampler", "scheme") if name in table.columns]
     return list(table[names[0]].astype(str)) if names else []
-
-
-def _only(table: Any, agents: Sequence[str]) -> Any:
-    """The rows of some agents; the whole table if it has no agents."""
-    there = _agents(table)
-    return table[[name in agents for name in there]] if there else table
 
 
 def _each(asked: Sequence[str], kinds: Iterable[str], make: Callable[[str], Any]) -> dict[str, Any]:

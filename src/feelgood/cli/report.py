@@ -11,9 +11,8 @@ def report_parser() -> ArgumentParser:
     """The parser of this command."""
     parse = parser("report")
     parse.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="folders of studies")
-    parse.add_argument(
-        "-o", "--output", type=Path, default=Path("report.html"), help="output file (default: report.html)"
-    )
+    file = Path("report.html")
+    parse.add_argument("-o", "--output", type=Path, default=file, help=f"output file (default: {file})")
     parse.add_argument("--title", help="title of the page")
     return parse
 

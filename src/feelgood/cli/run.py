@@ -29,16 +29,14 @@ def run(arguments: Sequence[str]) -> None:
     _begin(name, rest, f"feelgood run {name}")
 
 
-def _begin(name: str, arguments: Sequence[str], command: str) -> None:
-    """Runs the study `name` with the arguments of the command."""
-    kind = study_options(name)
-    options = parse_options(kind, arguments, command, f"{command} {STUDIES[name].example}")
-    _run(name, options, again=shlex.join([*command.split(), *arguments]))
-
-
 def sweep(arguments: Sequence[str]) -> None:
     """Runs the study `sweep`."""
     _begin("sweep", arguments, "feelgood sweep")
+
+
+def _begin(name: str, arguments: Sequence[str], command: str) -> None:
+    options = parse_options(study_options(name), arguments, command, f"{command} {STUDIES[name].example}")
+    _run(name, options, again=shlex.join([*command.split(), *arguments]))
 
 
 def resume(arguments: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -101,10 +101,8 @@ class TrainOptions:
         self.environment()
         self.agent_options()
         self.settings()
-        for wanted, package, extra in (
-            (self.tensorboard, "tensorboardX", "tensorboard"),
-            (self.wandb_project, "wandb", "wandb"),
-        ):
+        logs = (self.tensorboard, "tensorboardX", "tensorboard"), (self.wandb_project, "wandb", "wandb")
+        for wanted, package, extra in logs:
             if wanted and importlib.util.find_spec(package) is None:
                 raise ValueError(f"{extra} needs a package that is not installed: pip install 'feelgood[{extra}]'")
 
@@ -197,18 +195,9 @@ def run(options: TrainOptions) -> list[str]:
     settings = [job.settings for job in jobs.values()]
     command = store.as_command("train", options).replace("feelgood run train", "feelgood train", 1)
     checkpoint, results = options.output / "checkpoint", []
-    with (
-        store.recorded(
-            options.output,
-            "train",
-            options,
-            seeds={"training": seeds},
-            files=FILES,
-            command=command,
-            settings=settings[0] if len(jobs) == 1 else settings,
-        ),
-        bar() as progress,
-    ):
+    about: dict[str, Any] = {"seeds": {"training": seeds}, "files": FILES, "command": command}
+    about["settings"] = settings[0] if len(jobs) == 1 else settings
+    with store.recorded(options.output, "train", options, **about), bar() as progress:
         for name, job in jobs.items():
             folder = "" if len(jobs) == 1 else name
             with _reports(options, job, folder, progress) as (report, tick):
@@ -259,33 +248,27 @@ def _reports(
     from feelgood.runs.progress import follow
     from feelgood.runs.store import fingerprint
 
-    output, env, agent = options.output, job.environment.name, job.spec.name
-    own: dict[int, list[Any]] = {}
-    try:
+    output, env, agent, project = options.output, job.environment.name, job.spec.name, options.wandb_project
+    config = {key: str(value) for key, value in {**job.settings, "output": output}.items()}
+    own: dict[int, Any] = {}
+    with ExitStack() as stack:
         for seed in job.seeds:
             # A resumed run reports its curve from the start.
-            own[seed] = [sinks.csv(output / "logs" / place / f"seed-{seed}.csv", overwrite=True)]
+            each = [sinks.csv(output / "logs" / place / f"seed-{seed}.csv", overwrite=True)]
             if options.tensorboard:
-                own[seed].append(sinks.tensorboard(output / "tensorboard" / place / f"seed-{seed}", first_step=0))
-            if options.wandb_project:
+                each.append(sinks.tensorboard(output / "tensorboard" / place / f"seed-{seed}", first_step=0))
+            if project:
                 name = f"{env}-{agent}-seed-{seed}".replace("/", "-").replace(":", "-")
-                config = {key: str(value) for key, value in {**job.settings, "output": output}.items()}
-                mark = fingerprint(config, str(output.resolve()), seed)
-                folder = output / "wandb"
+                mark, folder = fingerprint(config, str(output.resolve()), seed), output / "wandb"
                 folder.mkdir(parents=True, exist_ok=True)
-                own[seed].append(
-                    sinks.wandb(options.wandb_project, name=name, folder=folder, config=config, identity=mark)
-                )
-        with follow(progress, f"{env} {agent}", job.seeds, job.config.num_steps) as (show, tick):
+                each.append(sinks.wandb(project, name=name, folder=folder, config=config, identity=mark))
+            own[seed] = sinks.combine(*each)
+            stack.callback(own[seed].close)
+        show, tick = stack.enter_context(follow(progress, f"{env} {agent}", job.seeds, job.config.num_steps))
 
-            def report(seed: int, row: Mapping[str, Any]) -> None:
-                show(seed, row)
-                names = ("return", "training_return", "action_changes", "potential", "seconds")
-                numbers = {name: row[name] for name in names if math.isfinite(row[name])}
-                for sink in own[seed]:
-                    sink.log(row["step"], numbers)
+        def report(seed: int, row: Mapping[str, Any]) -> None:
+            show(seed, row)
+            names = ("return", "training_return", "action_changes", "potential", "seconds")
+            own[seed].log(row["step"], {name: row[name] for name in names if math.isfinite(row[name])})
 
-            yield report, tick
-    finally:
-        for sink in (each for of_seed in own.values() for each in of_seed):
-            sink.close()
+        yield report, tick

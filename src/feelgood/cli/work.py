@@ -38,14 +38,13 @@ def missing_platform() -> str:
     try:
         if chosen:
             jax.devices()
+        return ""
     except (RuntimeError, AssertionError) as error:
         why = f" ({str(error).splitlines()[0]})" if str(error) else ""
-        extra = ": pip install 'feelgood[cuda]'" if "cuda" in chosen else ""
+        install = "install its plugin" + (": pip install 'feelgood[cuda]'" if "cuda" in chosen else "")
         return (
-            f"JAX_PLATFORMS={chosen} names a platform that JAX cannot use here{why}; "
-            f"install its plugin{extra}, or unset JAX_PLATFORMS"
+            f"JAX_PLATFORMS={chosen} names a platform that JAX cannot use here{why}; {install}, or unset JAX_PLATFORMS"
         )
-    return ""
 
 
 def compiled_code() -> Path:

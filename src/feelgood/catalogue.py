@@ -5,7 +5,7 @@ Summaries and papers are read from the docstrings of the code.
 
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from feelgood.studies import STUDIES
@@ -22,38 +22,38 @@ class Entry(NamedTuple):
     paper: str | None
 
 
-def _short(authors: str) -> str:
-    names = re.split(r", | and ", authors)
-    return f"{names[0]} et al." if len(names) > 2 else authors
-
-
-def _entry(name: str, docstring: str) -> Entry:
-    """Makes an entry from a docstring: its first line, and the papers named there or under "References"."""
+def _entry(name: str, thing: Any) -> Entry:
+    """Makes an entry from a docstring, or that of an object: the first line, and the papers there or in References."""
+    docstring = thing if isinstance(thing, str) else inspect.getdoc(thing) or ""
     first = docstring.partition("\n")[0]
     references = " ".join(docstring.partition("References:")[2].partition("\n\n")[0].split())
     papers = [PAPER] if re.search(r"\bthe paper\b", f"{first} {references}") else []
     papers += re.findall(r"\(([^()]+, \d{4})\)", first)
-    papers += [f"{_short(who)}, {year}" for who, year in re.findall(r"([A-Z][\w .,-]*) \((\d{4})\)", references)]
+    for authors, year in re.findall(r"([A-Z][\w .,-]*) \((\d{4})\)", references):
+        names = re.split(r", | and ", authors)
+        papers.append(f"{names[0]} et al., {year}" if len(names) > 2 else f"{authors}, {year}")
     summary = re.sub(r" \([^()]+, \d{4}\)", "", first).rstrip(".")
     return Entry(name, summary, "; ".join(papers) or None)
 
 
-def _documented(name: str, thing: Any) -> Entry:
-    return _entry(name, inspect.getdoc(thing) or "")
+def _entries(named: Mapping[str, Any]) -> list[Entry]:
+    return [_entry(name, thing) for name, thing in named.items()]
 
 
-def _returning(kind: type, module: Any) -> Iterable[tuple[str, Callable]]:
+def _returning(kind: type, module: Any) -> dict[str, Callable]:
     """The public functions of a module that return `kind`, by name."""
-    for name in module.__all__:
-        thing = getattr(module, name)
-        if inspect.isfunction(thing) and inspect.signature(thing).return_annotation is kind:
-            yield name, thing
+    named = {name: getattr(module, name) for name in module.__all__}
+    return {
+        name: thing
+        for name, thing in named.items()
+        if inspect.isfunction(thing) and inspect.signature(thing).return_annotation is kind
+    }
 
 
 def _agents() -> list[Entry]:
     from feelgood.agents import ZOO
 
-    entries = [_documented(name, recipe.make) for name, recipe in ZOO.items()]
+    entries = _entries({name: recipe.make for name, recipe in ZOO.items()})
     entries.sort(key=lambda entry: not entry.summary.endswith("recommended"))
     # The docstrings of the paper's own agents do not cite it.
     own = ("fg_ulmcdqn", "fg_lmcdqn", "ulmcdqn")
@@ -63,19 +63,18 @@ def _agents() -> list[Entry]:
 def _samplers() -> list[Entry]:
     from feelgood import samplers
 
-    return [_documented(name, factory) for name, factory in _returning(samplers.Sampler, samplers)]
+    return _entries(_returning(samplers.Sampler, samplers))
 
 
 def _environments() -> list[Entry]:
     from feelgood import envs
     from feelgood.envs.diagnostic import DIAGNOSTICS
 
-    factories = [*_returning(envs.Environment, envs), *DIAGNOSTICS.items()]
-    return [_documented(name, factory) for name, factory in factories]
+    return _entries({**_returning(envs.Environment, envs), **DIAGNOSTICS})
 
 
 def _studies() -> list[Entry]:
-    return [_entry(name, study.summary) for name, study in STUDIES.items()]
+    return _entries({name: study.summary for name, study in STUDIES.items()})
 
 
 def _algorithms() -> list[Entry]:
@@ -88,23 +87,20 @@ def _algorithms() -> list[Entry]:
         "ase_baoab": "LSVI-ASE with a splitting scheme of low friction whose momentum is kept between episodes",
         "ase_exact": "LSVI-ASE with exact draws instead of a sampler",
     }
-    return [
-        _entry(name, lines[name]) if name in lines else _documented(name, getattr(linear, name))
-        for name in linear.algorithms.ALGORITHMS
-    ]
+    return _entries({name: lines.get(name) or getattr(linear, name) for name in linear.algorithms.ALGORITHMS})
 
 
 def _mdps() -> list[Entry]:
     from feelgood.linear import mdps
 
     factories = {"simplex": mdps.random_simplex, "lock": mdps.combination_lock}
-    return [_documented(name, factories.get(name) or getattr(mdps, name)) for name in mdps.SUITE]
+    return _entries({name: factories.get(name) or getattr(mdps, name) for name in mdps.SUITE})
 
 
 def _bandits() -> list[Entry]:
     from feelgood import bandits
 
-    return [_documented(name, algorithm) for name, algorithm in bandits.ALGORITHMS.items()]
+    return _entries(bandits.ALGORITHMS)
 
 
 KINDS: dict[str, Callable[[], list[Entry]]] = {

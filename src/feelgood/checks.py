@@ -6,6 +6,7 @@ Traced values are not checked: inside `jit` or `vmap` they have no value yet.
 import math
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
@@ -20,23 +21,17 @@ def _check(name: str, value: Any, allowed: str, is_allowed) -> None:
 
     if _is_traced(value):
         return
-    try:
-        if isinstance(value, str | bytes):  # NumPy would parse numbers in text
-            raise ValueError
-        numbers = np.asarray(value, dtype=float)
-        ok = bool(np.all(is_allowed(numbers)))
-    except (TypeError, ValueError):
-        ok = False
-    if not ok:
-        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+    with suppress(TypeError, ValueError):
+        # NumPy would parse numbers in text.
+        if not isinstance(value, str | bytes) and np.all(is_allowed(np.asarray(value, dtype=float))):
+            return
+    raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
 def check_positive(name: str, value: Any, *, infinite: bool = False) -> None:
     """Require `value > 0`; infinity is allowed only if `infinite`."""
-    if infinite:
-        _check(name, value, "positive (infinity allowed)", lambda x: x > 0)
-    else:
-        _check(name, value, "positive and finite", lambda x: (x > 0) & (x < math.inf))
+    allowed = "positive (infinity allowed)" if infinite else "positive and finite"
+    _check(name, value, allowed, lambda x: (x > 0) & (infinite | (x < math.inf)))
 
 
 def check_non_negative(name: str, value: Any) -> None:
@@ -70,6 +65,12 @@ def check_count(name: str, value: Any, *, minimum: int = 1, maximum: int | None 
         _check(name, value, f"at most {maximum}", lambda x: x <= maximum)
     is_number = isinstance(value, int | float) or getattr(value, "shape", None) == ()
     return int(value) if is_number and not _is_traced(value) else value
+
+
+def check_multiple(name: str, value: int, divisor_name: str, divisor: int) -> None:
+    """Require a multiple of `divisor`, which the message names."""
+    if value % divisor:
+        raise ValueError(f"{name} must be a multiple of {divisor_name} = {divisor}, got {value}")
 
 
 def check_kind(name: str, value: Any, kinds: type | tuple[type, ...], allowed: str) -> None:

@@ -9,6 +9,11 @@ T = TypeVar("T")
 
 
 def _read(field: str, form: str, words: Sequence[str], read: Callable[[str], T]) -> dict[str, T]:
+    """Parses settings of the form `name=…`.
+
+    Raises:
+      ValueError: if a setting has another form or a name is repeated; the message begins with `field`.
+    """
     found: dict[str, T] = {}
     for word in words:
         name, _, text = word.partition("=")
@@ -25,9 +30,6 @@ def _read(field: str, form: str, words: Sequence[str], read: Callable[[str], T])
 def read_numbers(field: str, words: Sequence[str]) -> dict[str, float]:
     """Parses `name=number` settings.
 
-    Raises:
-      ValueError: if a setting has another form or a name is repeated; the message begins with `field`.
-
     Examples:
       >>> read_numbers("hyper", ["feel_good_weight=0.01", "friction=10"])
       {'feel_good_weight': 0.01, 'friction': 10.0}
@@ -40,9 +42,6 @@ Value = bool | int | float | str | tuple[int, ...]
 
 def read_values(field: str, words: Sequence[str]) -> dict[str, Value]:
     """Parses `name=value` settings; a value is a number, true, false, several whole numbers, or text.
-
-    Raises:
-      ValueError: if a setting has another form or a name is repeated; the message begins with `field`.
 
     Examples:
       >>> read_values("env_settings", ["pixel_scale=0.0625", "life_loss=false", "map_name=8x8"])
@@ -66,11 +65,7 @@ def _value(text: str) -> Value:
 
 
 def read_lists(field: str, words: Sequence[str]) -> dict[str, tuple[float, ...]]:
-    """Parses `name=number,number` settings.
-
-    Raises:
-      ValueError: if a setting has another form, or a name or one of its numbers is repeated; the message begins with
-        `field`.
+    """Parses `name=number,number` settings; a number must not be repeated.
 
     Examples:
       >>> read_lists("grid", ["step_size=1e-2,1e-3", "friction=1"])

@@ -37,11 +37,12 @@ class Bar:
         task = self._progress.add_task(name, total=total, note="compiling")
         is_terminal, tenths, printed_at = self._progress.console.is_terminal, 0, self._clock()
         begin: tuple[int, float] | None = None  # at the first report; not 0 if work is resumed
+        say = lambda text: self._progress.console.print(f"{name}: {text}", soft_wrap=True)
 
         def report(progress) -> None:
             nonlocal tenths, printed_at, begin
             if progress.chunk is None:
-                self._progress.console.print(f"{name}: {progress.note}", soft_wrap=True)
+                say(progress.note)
                 return
             is_moment = isinstance(progress, Moment)
             note = progress.note if is_moment else f"{progress.num_runs} runs, return {progress.mean_return:.2f}"
@@ -52,13 +53,13 @@ class Bar:
                 tenths, printed_at = 10 * done // total, now
                 moved, took = done - begin[0], now - begin[1]
                 eta = f", eta {timedelta(seconds=round(took * (total - done) / moved))}" if moved else ""
-                self._progress.console.print(f"{name}: {100 * done // total}%, {note}{eta}", soft_wrap=True)
+                say(f"{100 * done // total}%, {note}{eta}")
 
         try:
             yield report
         finally:
             if not is_terminal:
-                self._progress.console.print(f"{name}: {self._progress.tasks[task].fields['note']}", soft_wrap=True)
+                say(self._progress.tasks[task].fields["note"])
 
     @contextmanager
     def count(self, name: str, total: int):

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 _MARK = "<!-- Written by feelgood whenever the study runs; remove this line to keep your own changes. -->"
 
 
@@ -45,8 +47,7 @@ def describe(folder: Path, manifest: Mapping[str, Any], files: Mapping[str, str]
         lines += ["", f"## Settings{whose}", "", "| setting | value |", "|---|---|"]
         lines += [f"| {name} | {_plain(value)} |" for name, value in each.items()]
     lines += ["", "## Seeds and versions", ""]
-    for use, each in manifest["seeds"].items():
-        lines.append(f"- seeds, {use}: {each}")
+    lines += [f"- seeds, {use}: {each}" for use, each in manifest["seeds"].items()]
     lines += [f"- {name} {version}" for name, version in manifest["versions"].items()]
     commit = f"{manifest['commit'] or 'unknown'}{', modified since' if manifest['modified'] else ''}"
     lines.append(f"- Python {manifest['python']} on {manifest['machine']}, commit {commit}")
@@ -62,15 +63,12 @@ def _plain(value: Any) -> str:
 
 def _columns(path: Path) -> str:
     """The columns of a table after a semicolon; empty for other files and for unreadable tables."""
+    from pyarrow import parquet
+
+    if path.suffix not in (".parquet", ".csv"):
+        return ""
     try:
-        if path.suffix == ".parquet":
-            from pyarrow import parquet
-
-            return f"; columns {', '.join(parquet.read_schema(path).names)}"
-        if path.suffix == ".csv":
-            import pandas as pd
-
-            return f"; columns {', '.join(pd.read_csv(path, nrows=0).columns)}"
+        names = parquet.read_schema(path).names if path.suffix == ".parquet" else pd.read_csv(path, nrows=0).columns
     except (ValueError, OSError):
-        pass
-    return ""
+        return ""
+    return f"; columns {', '.join(names)}"

@@ -34,9 +34,7 @@ class Sink(NamedTuple):
 def guarded(name: str, begin: Callable[[], Sink]) -> Sink:
     """A sink that cannot stop a run: its first failure becomes a warning, and later values are dropped.
 
-    Args:
-      name: name in the warning.
-      begin: creates the sink; a failure here is a warning too.
+    `name` stands in the warning. `begin` creates the sink; a failure there is a warning too.
     """
     sink: Sink | None = None
 
@@ -50,15 +48,13 @@ def guarded(name: str, begin: Callable[[], Sink]) -> Sink:
             warnings.warn(f"{name} failed and logs nothing more of this run ({why})", RuntimeWarning, stacklevel=3)
 
     def log(step: SupportsInt, values: Mapping[str, Any]) -> None:
-        if sink is not None:
-            own = sink
+        if (own := sink) is not None:
             attempt(lambda: own.log(int(step), {name: float(value) for name, value in values.items()}))
 
     def close() -> None:
         nonlocal sink
         if sink is not None:
-            own = sink
-            attempt(own.close)
+            attempt(sink.close)
             sink = None
 
     sink = attempt(begin)
@@ -106,9 +102,8 @@ def _needed(package: str, extra: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        raise ValueError(
-            f"sink {extra!r} needs a package that is not installed: pip install 'feelgood[{extra}]'"
-        ) from error
+        how = f"pip install 'feelgood[{extra}]'"
+        raise ValueError(f"sink {extra!r} needs a package that is not installed: {how}") from error
 
 
 def tensorboard(folder: str | Path, *, first_step: int | None = None) -> Sink:
@@ -148,7 +143,7 @@ def wandb(
 
     Args:
       project: project of the run.
-      name: name of the run.
+      name: its name.
       folder: folder for local files.
       config: hyper-parameters and other settings to store with the run.
       identity: id of the run; an existing run is continued, and steps that it already has are dropped.

@@ -41,6 +41,9 @@ __all__ = [
 ]
 
 
+_HASH, _ABOUT = b"feelgood.sha256", b"feelgood.about"
+
+
 def write_table(path: Path, table: pd.DataFrame, about: Mapping[str, Any] | None = None) -> None:
     """Writes a table as Parquet; the file's metadata holds `about` and a hash of the file's name and contents."""
     import pyarrow as pa
@@ -53,9 +56,6 @@ def write_table(path: Path, table: pd.DataFrame, about: Mapping[str, Any] | None
     atomically(path, lambda partial: parquet.write_table(content, partial, compression="zstd"))
 
 
-_HASH, _ABOUT = b"feelgood.sha256", b"feelgood.about"
-
-
 def _hash_of(name: str, table: pd.DataFrame) -> bytes:
     """A hash of a table's file name, and of the names, kinds and values of its columns."""
     names = json.dumps([name, *([str(column), table[column].dtype.kind] for column in table)]).encode()
@@ -64,11 +64,7 @@ def _hash_of(name: str, table: pd.DataFrame) -> bytes:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Reads a table.
-
-    Raises:
-      ValueError: if the file is damaged, or is a copy of another table.
-    """
+    """Reads a table; a damaged file, or a copy of another table, gives a ValueError."""
     return read_with_facts(path)[0]
 
 
@@ -107,11 +103,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def read_study(folder: Path) -> dict[str, Any]:
-    """The manifest of a study's folder.
-
-    Raises:
-      ValueError: if there is no manifest, or it is not a study's.
-    """
+    """The manifest of a study's folder; a ValueError if there is none, or it is not a study's."""
     path = folder / "manifest.json"
     if not path.exists():
         why = "it has no manifest.json" if folder.is_dir() else "there is no such folder"
@@ -148,7 +140,7 @@ def load_results(path: str | Path, table: str | None = None) -> pd.DataFrame:
     if not files and so_far and table in (None, "curves"):
         return pd.concat(map(_read_csv, so_far), ignore_index=True)
     if not files:
-        raise ValueError(f"folder {folder} holds no results" + _why_empty(folder))
+        raise ValueError(f"folder {folder} holds no results" + why_empty(folder, "study", "table"))
     if table is None:
         if "curves" not in files and len(files) > 1:
             raise ValueError(f"folder {folder} holds no curves; choose a table of {', '.join(map(repr, files))}")
@@ -167,19 +159,33 @@ def write_so_far(checkpoint: Path, curve: pd.DataFrame) -> None:
         write_text(checkpoint.with_name(f"{name}.so-far.csv"), curve.to_csv(index=False))
 
 
-def _why_empty(folder: Path) -> str:
+def why_empty(folder: Path, work: str, wanted: str) -> str:
+    """The end of a sentence: why a folder lacks what is `wanted`, which `work`, a study or a run, writes."""
     if not folder.is_dir():
         return ": there is no such folder"
     if (folder / "manifest.json").exists() and not read_study(folder)["finished"]:
-        return f" yet: its study is unfinished (continue it with feelgood resume {shlex.quote(str(folder))})"
-    return ": it has no table"
+        return f" yet: its {work} is unfinished (continue it with feelgood resume {shlex.quote(str(folder))})"
+    return f": it has no {wanted}"
 
 
 def _read_file(path: Path) -> pd.DataFrame:
     if path.suffix not in (".csv", ".parquet"):
         raise ValueError(f"a table must be a CSV or Parquet file, got {str(path)!r}")
-    _check_hash(path)
+    _check_unchanged(path)
     return read_table(path) if path.suffix == ".parquet" else _read_csv(path)
+
+
+def _check_unchanged(file: Path) -> None:
+    """Refuses a table of a finished study that has changed since the study wrote it."""
+    path = file.parent / "manifest.json"
+    manifest = read_manifest(path) if path.exists() else {}
+    hashes = manifest.get("tables") if manifest.get("finished") else None
+    known = hashes.get(file.name) if isinstance(hashes, dict) else None
+    if known not in (None, _sha256(file)):
+        raise ValueError(
+            f"table {file} has changed since its study finished: its SHA-256 is not the one in {path}; "
+            f"restore it, or delete it and run the same command ({manifest.get('command')}) to make it again"
+        )
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
@@ -203,8 +209,8 @@ def as_command(study: str, spec: Any) -> str:
 
     Args:
       study: name of the study.
-      spec: its options, a dataclass or the mapping in a manifest. Empty options are left
-        out, and so are options of a dataclass at their default.
+      spec: its options, a dataclass or the mapping in a manifest. Empty options are left out, and so are options of a
+        dataclass at their default.
 
     Examples:
       >>> from feelgood.studies.samplers.study import SamplersStudy
@@ -244,7 +250,7 @@ def recorded(
       study: its name.
       spec: its options, a dataclass; options that do not change its results do not make it another study.
       seeds: the seeds of each use.
-      files: the files that the study writes, with a one-line description of each.
+      files: the files that the study writes, with one line on each.
       command: the command that runs it; `as_command` if not given.
       settings: the settings that the options and their defaults lead to, or a list with the settings of several runs.
 
@@ -267,7 +273,9 @@ def recorded(
         if path.exists() and (there := read_manifest(path)).get("label") != label:
             why = _difference(there, study, options)
             raise ValueError(f"output {output} holds another study{why}; choose another folder or remove it")
-        _remove_partials(output)
+        for partial in [*output.glob("*.partial"), *output.glob("cells/*.partial")]:  # left by a killed process
+            if re.search(r"\.\d+\.partial$", partial.name):
+                partial.unlink(missing_ok=True)
         began = time.time()
         manifest = {
             "study": study,
@@ -295,20 +303,11 @@ def recorded(
 def _hashes(output: Path) -> dict[str, str]:
     """The SHA-256 of every table in a folder, by file name."""
     files = sorted(file for ending in ("csv", "parquet") for file in output.glob(f"*.{ending}"))
-    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    return {file.name: _sha256(file) for file in files}
 
 
-def _check_hash(file: Path) -> None:
-    """Refuses a table of a finished study that has changed since the study wrote it."""
-    path = file.parent / "manifest.json"
-    manifest = read_manifest(path) if path.exists() else {}
-    hashes = manifest.get("tables") if manifest.get("finished") else None
-    known = hashes.get(file.name) if isinstance(hashes, dict) else None
-    if known is not None and known != hashlib.sha256(file.read_bytes()).hexdigest():
-        raise ValueError(
-            f"table {file} has changed since its study finished: its SHA-256 is not the one in {path}; "
-            f"restore it, or delete it and run the same command ({manifest.get('command')}) to make it again"
-        )
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _label(study: str, spec: Any) -> str:
@@ -340,18 +339,9 @@ def holds(output: Path, study: str, spec: Any) -> bool:
 
 def is_finished(output: Path, study: str, spec: Any) -> bool:
     """Whether a folder holds this study with these options, finished, and all tables as they were then."""
-    if not holds(output, study, spec):
-        return False
-    manifest = read_manifest(output / "manifest.json")
+    manifest = read_manifest(output / "manifest.json") if holds(output, study, spec) else {}
     there, tables = manifest.get("spec"), manifest.get("tables")
     reference = json.loads(json.dumps(getattr(spec, "reference", None), default=str))
     if not manifest.get("finished") or (isinstance(there, dict) and there.get("reference") != reference):
         return False
     return not isinstance(tables, dict) or tables.items() <= _hashes(output).items()
-
-
-def _remove_partials(output: Path) -> None:
-    """Removes partial files of a killed process; call it only while the folder is locked."""
-    for partial in [*output.glob("*.partial"), *output.glob("cells/*.partial")]:
-        if re.search(r"\.\d+\.partial$", partial.name):
-            partial.unlink(missing_ok=True)

@@ -17,27 +17,18 @@ def atomically(path: Path, write: Callable[[Path], Any]) -> None:
         with open(partial, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
-        _sync_folder(path.parent)
+        with suppress(OSError):  # write the new name to the disk too, if the system can
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Writes the new name of a file to the disk, if the system can."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 def open_own(path: Path | str, flags: int) -> int:
-    """Opens a file for writing; does not follow symbolic links.
-
-    Raises:
-      ValueError: if `path` is a symbolic link.
-    """
+    """Opens a file for writing; a symbolic link is a ValueError."""
     try:
         return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
     except OSError as error:

@@ -79,17 +79,11 @@ def normal_like(key: PRNGKey, tree: Params, normal: Normal = normal) -> Params:
     if normal is _own and dtype in _DTYPES:
         # The same numbers without the vector: the compiler fuses each leaf's loop with its use, but not a slice of one.
         _check_size(size)
-        pieces = [
-            _normal(key, leaf.shape, leaf.dtype, np.uint32(start % 2**32))
-            for leaf, start in zip(leaves, starts, strict=True)
-        ]
+        piece = lambda leaf, start: _normal(key, leaf.shape, leaf.dtype, np.uint32(start % 2**32))
     else:
         flat = normal(key, (size,), dtype)
-        pieces = [
-            flat[start : start + leaf.size].reshape(leaf.shape).astype(leaf.dtype)
-            for leaf, start in zip(leaves, starts, strict=True)
-        ]
-    return jax.tree.unflatten(treedef, pieces)
+        piece = lambda leaf, start: flat[start : start + leaf.size].reshape(leaf.shape).astype(leaf.dtype)
+    return jax.tree.unflatten(treedef, map(piece, leaves, starts))
 
 
 def _check_size(size: int) -> None:

@@ -10,11 +10,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 
 def padded(tree: Any) -> Any:
-    """Repeats the last run until every local device has the same number of runs.
-
-    Args:
-      tree: arrays with a leading axis of runs.
-    """
+    """Repeats the last run of a tree, of arrays (runs, ...), until every local device has the same number of runs."""
 
     def pad(leaf: Any) -> Any:
         padding = -len(leaf) % jax.local_device_count()
@@ -55,8 +51,7 @@ def over_devices(function: Callable[..., Any], *, num_shared: int = 0, num_donat
         num_runs = len(jax.tree.leaves(own)[0])
         own = padded(own)
         results = compiled(own[:num_donated], own[num_donated:], jax.tree.map(jnp.asarray, shared))
-        if num_runs % jax.local_device_count() == 0:
-            return results
-        return jax.tree.map(lambda x: x[:num_runs], results)
+        is_padded = num_runs % jax.local_device_count()
+        return jax.tree.map(lambda x: x[:num_runs], results) if is_padded else results
 
     return apply

@@ -11,6 +11,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from feelgood.envs.external import ExternalEnvironment
+from feelgood.training.acting import Acting
 from feelgood.training.evaluation import Evaluator
 
 
@@ -81,7 +82,9 @@ def begin(key, num_lanes, hyper):
 
 def evaluator(environment=TASK, num_places=1, exploit=exploit, max_steps=MAX_STEPS):
     each = jax.jit(jax.vmap(exploit, (0, 0, 0, 0, 0, None)))
-    return Evaluator(environment, each, begin, 2, num_episodes=NUM_EPISODES, max_steps=max_steps, num_places=num_places)
+    acting = Acting(init=None, begin=begin, exploit=exploit, exploit_each=each)
+    settings = {"num_episodes": NUM_EPISODES, "max_steps": max_steps, "num_places": num_places}
+    return Evaluator(environment, acting, 2, **settings)
 
 
 def asked(evaluator, which):

@@ -78,21 +78,19 @@ class FrameState(NamedTuple):
 
 
 class FrameReplay(NamedTuple):
-    """A replay of frames as pure functions.
+    """A replay of frames as pure functions; see `feelgood.replay.Replay`. `slot` is row · lanes + lane.
 
     Attributes:
       init: `() -> state`, empty.
       add: `(state, arrival) -> state`. The first arrival of each group must be first frames.
       newest: `state -> observations`, of the lanes of the newest row, (lanes, stack, *frame_shape); without the stack
         axis if stack = 1.
-      sample: `(key, state, batch_size, discount, importance_exponent=0.4, newest=None) -> Batch`, with replacement,
-        over all transitions whose stacks are complete, uniform or by priorities; two rows of each group must have
-        arrived. `slot` is row · lanes + lane. If `newest`, int (B,), is given, sample i is uniform over the newest rows
-        that hold `newest`[i] transitions; sampling by priorities ignores it.
-      take: `(state, slot, discount) -> Batch`, the n-step transitions that begin at the slots, int (B,). The last frame
-        of an episode begins none, nor does the newest row of a group: these give meaningless rows.
+      sample: over all transitions whose stacks are complete; two rows of each group must have arrived. With `newest`,
+        sample i is uniform over the newest rows that hold `newest`[i] transitions.
+      take: the last frame of an episode begins no transition, nor does the newest row of a group: these give
+        meaningless rows.
       is_start: `(state, slot) -> bool (B,)`, whether a transition begins there.
-      prioritise: `(state, slot, priority) -> state`, as in `feelgood.replay.Replay`.
+      prioritise: as in `Replay`.
       num_data: `state -> int`, frames stored.
     """
 
@@ -127,21 +125,18 @@ def frame_replay(
       num_rows: rows that are kept; a multiple of num_groups, with more than `stack` rows for each group.
       num_lanes: environments in each group; they advance together.
       frame_shape: shape of one frame.
-      frame_dtype: dtype of one frame.
+      frame_dtype: its dtype.
       num_actions: actions are the integers below it.
       stack: frames in an observation.
       n_step: the most steps that a sample spans.
       num_groups: groups of environments; their rows alternate.
       priority_exponent: α of prioritised sampling; None for uniform samples without weights.
     """
-    stack = check_count("stack", stack)
-    num_groups = check_count("num_groups", num_groups)
+    stack, num_groups = check_count("stack", stack), check_count("num_groups", num_groups)
     num_rows = check_count("num_rows", num_rows, minimum=(stack + 1) * num_groups)
     check_multiple("num_rows", num_rows, "num_groups", num_groups)
-    num_lanes = check_count("num_lanes", num_lanes)
-    n_step = check_count("n_step", n_step)
-    num_actions = check_count("num_actions", num_actions)
-    action_dtype = np.min_scalar_type(num_actions - 1)
+    num_lanes, n_step = check_count("num_lanes", num_lanes), check_count("n_step", n_step)
+    action_dtype = np.min_scalar_type(check_count("num_actions", num_actions) - 1)
     slots = sampling(num_rows * num_lanes, priority_exponent)
 
     # Writing.

@@ -62,10 +62,8 @@ def _draw(weights: Array, uniform: Array) -> Array:
 def priorities(capacity: int, *, stratified: bool = True) -> Priorities:
     """Builds the priorities of `capacity` slots.
 
-    Args:
-      capacity: number of slots.
-      stratified: whether draw i of B takes its block from the i-th of B equal parts of the total (Schaul et al., 2016),
-        which spreads the B draws more evenly and keeps the expected counts. Otherwise draws are independent.
+    If `stratified`, draw i of B takes its block from the i-th of B equal parts of the total (Schaul et al., 2016),
+    which spreads the B draws more evenly and keeps the expected counts. Otherwise draws are independent.
 
     Examples:
       >>> import jax, jax.numpy as jnp

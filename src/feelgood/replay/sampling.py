@@ -37,17 +37,14 @@ class Sampling(NamedTuple):
 
 
 def sampling(capacity: int, priority_exponent: Scalar | None) -> Sampling:
-    """Builds the draws of slots.
-
-    Args:
-      capacity: number of slots.
-      priority_exponent: α ≥ 0; None for uniform sampling.
+    """Builds the draws of `capacity` slots, with exponent α ≥ 0; None for uniform sampling.
 
     References:
       Schaul, Quan, Antonoglou and Silver (2016), "Prioritized experience replay".
     """
     if priority_exponent is None:
-        return Sampling(lambda: (), lambda known, slots, is_new: (), _draw_uniform, _refuse)
+        draw_uniform = lambda key, known, batch_size, importance_exponent, uniform: (uniform(key, batch_size), None)
+        return Sampling(lambda: (), lambda known, slots, is_new: (), draw_uniform, _refuse)
     check_non_negative("priority_exponent", priority_exponent)
     table = priorities(capacity)
 
@@ -55,7 +52,6 @@ def sampling(capacity: int, priority_exponent: Scalar | None) -> Sampling:
         return table.set(known, slots, jnp.where(is_new, known.largest, 0))
 
     def draw(key: PRNGKey, known: Any, batch_size: int, importance_exponent: Scalar, uniform: Any):
-        del uniform
         slots, probabilities = table.sample(key, known, batch_size)
         weights = probabilities ** -jnp.asarray(importance_exponent)
         return slots, weights / weights.max()
@@ -65,11 +61,6 @@ def sampling(capacity: int, priority_exponent: Scalar | None) -> Sampling:
         return table.set(known, slots, powers)
 
     return Sampling(table.init, add, draw, prioritise)
-
-
-def _draw_uniform(key: PRNGKey, known: Any, batch_size: int, importance_exponent: Scalar, uniform: Any):
-    del known, importance_exponent
-    return uniform(key, batch_size), None
 
 
 def _refuse(known: Any, slots: ArrayLike, values: ArrayLike) -> Any:

@@ -6,6 +6,7 @@ not. Samples are uniform, or in proportion to priorities; see `feelgood.replay.s
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -93,9 +94,7 @@ class Replay(NamedTuple):
         None. Uniform sampling ignores the exponent, sampling by priorities ignores `newest`.
       take: `(state, slot, discount) -> Batch`, the n-step transitions that begin at the slots, int (B,). Slots not yet
         filled give meaningless rows.
-      prioritise: `(state, slot, priority) -> state`, sets the priorities ≥ 0 (B,) of the slots (B,), such as
-        |TD error|; if a slot occurs several times, its largest priority counts. Raises ValueError for a replay
-        without priorities.
+      prioritise: `(state, slot, priority) -> state`, as in `Sampling`; a ValueError for a replay without priorities.
       num_data: `state -> int`, transitions stored.
     """
 
@@ -131,8 +130,7 @@ def replay(capacity: int, example: Transition, *, n_step: int = 1, priority_expo
       >>> batch.return_.tolist(), batch.bootstrap_discount.tolist()  # 1 + 0.5 · 2, and nothing after the end
       ([2.0], [0.0])
     """
-    capacity = check_count("capacity", capacity)
-    n_step = check_count("n_step", n_step)
+    capacity, n_step = check_count("capacity", capacity), check_count("n_step", n_step)
     slots = sampling(capacity, priority_exponent)
     shapes = jax.tree.map(jnp.asarray, example._replace(terminated=False, truncated=False))
 
@@ -168,46 +166,40 @@ def replay(capacity: int, example: Transition, *, n_step: int = 1, priority_expo
         importance_exponent: Scalar = 0.4,
         newest: ArrayLike | None = None,
     ) -> Batch:
-        uniform = lambda key, batch_size: _uniform_slots(key, state, capacity, batch_size, newest)
+        uniform = partial(uniform_slots, state, newest)
         slot, weight = slots.draw(key, state.priorities, batch_size, importance_exponent, uniform)
         return take(state, slot, discount)._replace(weight=weight)
 
+    def uniform_slots(state: ReplayState, newest: ArrayLike | None, key: PRNGKey, batch_size: int) -> Array:
+        """Slots that are uniform over the ring, or its `newest` slots, to within one part in 2³²/size."""
+        bits = jax.random.bits(key, (batch_size,), jnp.uint32)
+        num_eligible = state.size if newest is None else jnp.minimum(state.size, newest)
+        age = (bits % jnp.maximum(num_eligible, 1).astype(jnp.uint32)).astype(jnp.int32)
+        return (state.head - 1 - age) % capacity
+
     def take(state: ReplayState, slot: ArrayLike, discount: Scalar) -> Batch:
-        return _take(state, slot, discount, capacity, n_step)
+        data, first = state.data, jnp.asarray(slot, jnp.int32) % capacity
+        at = lambda ring, slot: jax.tree.map(lambda leaf: leaf.at[slot].get(mode="promise_in_bounds"), ring)
+        # num_left: transitions stored from this slot to the newest, itself included.
+        num_left = state.size - (first - (state.head - state.size)) % capacity
+        return_, last, power = jnp.zeros(first.shape), first, jnp.ones(first.shape)
+        alive = jnp.ones(first.shape, bool)
+        for i in range(n_step):
+            here = (first + i) % capacity
+            return_ = return_ + jnp.where(alive, power * at(data.reward, here), 0)
+            last, power = jnp.where(alive, here, last), jnp.where(alive, power * jnp.asarray(discount), power)
+            alive = alive & ~at(data.terminated, here) & ~at(data.truncated, here) & (i + 1 < num_left)
+        return Batch(
+            observation=at(data.observation, first),
+            action=at(data.action, first),
+            return_=return_,
+            bootstrap_discount=jnp.where(at(data.terminated, last), 0, power),
+            next_observation=at(data.next_observation, last),
+            first_observation=at(data.first_observation, first),
+            slot=first,
+        )
 
     def prioritise(state: ReplayState, slot: ArrayLike, priority: ArrayLike) -> ReplayState:
         return state._replace(priorities=slots.prioritise(state.priorities, slot, priority))
 
     return Replay(init, add, add_batch, sample, take, prioritise, lambda state: state.size)
-
-
-def _uniform_slots(key: PRNGKey, state: ReplayState, capacity: int, batch_size: int, newest: ArrayLike | None) -> Array:
-    """Slots that are uniform over the ring, or its `newest` slots, to within one part in 2³²/size."""
-    bits = jax.random.bits(key, (batch_size,), jnp.uint32)
-    num_eligible = state.size if newest is None else jnp.minimum(state.size, newest)
-    age = (bits % jnp.maximum(num_eligible, 1).astype(jnp.uint32)).astype(jnp.int32)
-    return (state.head - 1 - age) % capacity
-
-
-def _take(state: ReplayState, slot: ArrayLike, discount: Scalar, capacity: int, n_step: int) -> Batch:
-    """The n-step transitions that begin at the slots."""
-    data, first = state.data, jnp.asarray(slot, jnp.int32) % capacity
-    at = lambda ring, slot: jax.tree.map(lambda leaf: leaf.at[slot].get(mode="promise_in_bounds"), ring)
-    # num_left: transitions stored from this slot to the newest, itself included.
-    num_left = state.size - (first - (state.head - state.size)) % capacity
-    return_, last, power = jnp.zeros(first.shape), first, jnp.ones(first.shape)
-    alive = jnp.ones(first.shape, bool)
-    for i in range(n_step):
-        here = (first + i) % capacity
-        return_ = return_ + jnp.where(alive, power * at(data.reward, here), 0)
-        last, power = jnp.where(alive, here, last), jnp.where(alive, power * jnp.asarray(discount), power)
-        alive = alive & ~at(data.terminated, here) & ~at(data.truncated, here) & (i + 1 < num_left)
-    return Batch(
-        observation=at(data.observation, first),
-        action=at(data.action, first),
-        return_=return_,
-        bootstrap_discount=jnp.where(at(data.terminated, last), 0, power),
-        next_observation=at(data.next_observation, last),
-        first_observation=at(data.first_observation, first),
-        slot=first,
-    )

@@ -19,14 +19,13 @@ class Held(ValueError):
 def locked(output: Path) -> Iterator[None]:
     """Holds a folder for this process alone, by an advisory lock of the operating system on `output/.lock`.
 
-    The kernel releases the lock when the process ends, also after `kill -9`. A symbolic link at `output/.lock` is
-    refused, so that no other file is truncated. On a network file system the lock is only as
-    reliable as that file system's locks: NFS needs version 4, or a lock daemon and no `local_lock` mount option. If the
-    file system has no locks, a warning is given and the folder is not locked.
+    The kernel releases the lock when the process ends, also after `kill -9`. On a network file system the lock is only
+    as reliable as that file system's locks: NFS needs version 4, or a lock daemon and no `local_lock` mount option. If
+    the file system has no locks, a warning is given and the folder is not locked.
 
     Raises:
       Held: if another process holds the lock.
-      ValueError: if `output/.lock` is a symbolic link.
+      ValueError: if `output/.lock` is a symbolic link, so that no other file is truncated.
     """
     try:
         import fcntl
@@ -44,10 +43,8 @@ def locked(output: Path) -> Iterator[None]:
             holder = os.read(file, 200).decode(errors="replace").strip()
             os.close(file)
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                by = f" ({holder})" if holder else ""
-                raise Held(
-                    f"output {output} is being written by another process{by}; wait for it or choose another folder"
-                ) from None
+                by, how = f" ({holder})" if holder else "", "wait for it or choose another folder"
+                raise Held(f"output {output} is being written by another process{by}; {how}") from None
             warnings.warn(f"output {output} is not locked: its file system cannot ({error.strerror})", stacklevel=2)
             yield
             return

@@ -25,8 +25,7 @@ def policy_of(agent: AgentState) -> AgentState:
 def spaces_of(environment: ExternalEnvironment) -> Spaces:
     """The spaces for which an agent is made."""
     stored = jax.ShapeDtypeStruct(environment.observation_shape, environment.frame_dtype)
-    shape = jax.eval_shape(environment.decode, stored).shape
-    bound = environment.observation_bound
+    shape, bound = jax.eval_shape(environment.decode, stored).shape, environment.observation_bound
     return Spaces(shape, environment.num_actions, environment.decode, environment.is_one_hot, bound)
 
 
@@ -91,11 +90,9 @@ def deal(act: Callable, num_policies: int, policies: Any, keys: Array, context: 
 
     Args:
       act: `(keys, policy, context, observations) -> actions`, for the lanes of one policy.
-      num_policies: number of policies.
+      num_policies: their number.
       policies: with a leading axis if there are several.
-      keys: (lanes, ...).
-      context: (lanes, ...).
-      observations: (lanes, ...).
+      keys: (lanes, ...), as are context and observations.
     """
     if num_policies == 1:
         return act(keys, policies, context, observations)

@@ -112,7 +112,13 @@ def run_batch(
     # Padded once, so that no chunk has to copy its state; the padding is dropped again at the end.
     keys, hyper = jax.vmap(jax.random.key)(padded(seeds)), padded(hyper)
 
-    start = over_devices(lambda key, hyper: _begin(trainer, key, hyper))
+    def begin(key: PRNGKey, hyper: Any) -> tuple[RunState, Array]:
+        """The state of a run before its first step, and its evaluation."""
+        key_run, key_evaluate = jax.random.split(key)
+        state = trainer.init(key_run, hyper)
+        return state, trainer.evaluate(key_evaluate, state, hyper)
+
+    start = over_devices(begin)
     advance = over_devices(trainer.advance, num_shared=1, num_donated=1)
 
     # Checkpoints leave out the padding, because it depends on the number of devices.
@@ -158,10 +164,3 @@ def _hash(seeds: np.ndarray, hyper: Any) -> str:
     """A short hash of the numbers that differ between the runs."""
     leaves = [seeds, *jax.tree.leaves(jax.tree.map(jnp.asarray, hyper))]
     return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest()[:12]
-
-
-def _begin(trainer: Trainer, key: PRNGKey, hyper: Any) -> tuple[RunState, Array]:
-    """The state of a run before its first step, and its evaluation."""
-    key_run, key_evaluate = jax.random.split(key)
-    state = trainer.init(key_run, hyper)
-    return state, trainer.evaluate(key_evaluate, state, hyper)

@@ -27,10 +27,8 @@ def save(path: Path, tree: Any, label: str, *, keep_previous: bool = False) -> N
 
     With `keep_previous`, an existing checkpoint is kept as `previous_of(path)`.
     """
-    leaves = jax.tree.leaves(tree)
-    arrays: dict[str, Any] = {
-        f"leaf_{i}": np.asarray(jax.random.key_data(x) if _is_key(x) else x) for i, x in enumerate(leaves)
-    }
+    leaves = [jax.random.key_data(x) if _is_key(x) else x for x in jax.tree.leaves(tree)]
+    arrays: dict[str, Any] = {f"leaf_{i}": np.asarray(x) for i, x in enumerate(leaves)}
 
     def write(partial: Path) -> None:
         with open(partial, "wb") as file:  # given a name, NumPy would add its own suffix
@@ -54,12 +52,9 @@ def check_label(path: Path, label: str) -> None:
 
 
 def load(path: Path, like: Any, label: str) -> Any:
-    """Reads a pytree with the structure, shapes and dtypes of `like`.
+    """Reads a pytree with the structure, shapes and dtypes of `like`; another label than `label` is a ValueError.
 
     If the file is damaged and there is a previous checkpoint, that one is read, with a warning.
-
-    Raises:
-      ValueError: if the file is damaged, or has a label other than `label`.
     """
     try:
         return _load(path, like, label)
@@ -97,16 +92,14 @@ def _load(path: Path, like: Any, label: str) -> Any:
     for array, leaf in zip(arrays, leaves, strict=True):
         expected = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
         if array.shape != expected.shape or array.dtype != expected.dtype:
-            raise ValueError(
-                f"checkpoint {path} does not fit: found {array.dtype}{array.shape}, "
-                f"expected {expected.dtype}{expected.shape}"
-            )
+            found, wanted = (f"{x.dtype}{x.shape}" for x in (array, expected))
+            raise ValueError(f"checkpoint {path} does not fit: found {found}, expected {wanted}")
         if isinstance(leaf, np.ndarray | np.generic):
             restored.append(array)  # NumPy arrays stay NumPy arrays, in full precision
-            continue
-        data = jnp.asarray(array)
-        if _is_key(leaf):
+        elif _is_key(leaf):
             # `like` may hold shapes only; their dtype determines the kind of key.
-            data = jax.random.wrap_key_data(data, impl=jax.random.key_impl(jnp.empty((), leaf.dtype)))
-        restored.append(data)
+            impl = jax.random.key_impl(jnp.empty((), leaf.dtype))
+            restored.append(jax.random.wrap_key_data(jnp.asarray(array), impl=impl))
+        else:
+            restored.append(jnp.asarray(array))
     return jax.tree.unflatten(structure, restored)

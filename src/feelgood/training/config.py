@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, fields
 from fractions import Fraction
 
-from feelgood.checks import check_count, check_non_negative, check_positive, check_probability
+from feelgood.checks import check_count, check_multiple, check_non_negative, check_positive, check_probability
 
 MOST_STEPS = 10**12
 """Largest number of environment steps of a run."""
@@ -56,10 +56,10 @@ class TrainingConfig:
         for name in ("capacity", "batch_size"):
             check_count(name, getattr(self, name), maximum=2**31 - 1)  # indices have 32 bits
         check_positive("replay_ratio", self.replay_ratio)
-        check_probability("discount", self.discount)
-        check_probability("recent_share", self.recent_share)
-        check_non_negative("priority_exponent", self.priority_exponent)
-        check_non_negative("importance_exponent", self.importance_exponent)
+        for name in ("discount", "recent_share"):
+            check_probability(name, getattr(self, name))
+        for name in ("priority_exponent", "importance_exponent"):
+            check_non_negative(name, getattr(self, name))
 
     @property
     def train_frequency(self) -> int:
@@ -103,23 +103,15 @@ class FunctionalConfig(TrainingConfig):
     def __post_init__(self):
         super().__post_init__()
         if (self.train_frequency * self._ratio).denominator != 1:
+            product = f"{self.replay_ratio} · {self.train_frequency}"
             raise ValueError(
-                "replay_ratio times train_frequency must be a whole number of gradient steps, "
-                f"got {self.replay_ratio} · {self.train_frequency}"
+                f"replay_ratio times train_frequency must be a whole number of gradient steps, got {product}"
             )
-        if self.evaluation_period % self.train_frequency:
-            raise ValueError(
-                f"evaluation_period must be a multiple of train_frequency = {self.train_frequency}, "
-                f"got {self.evaluation_period}"
-            )
-        if self.num_steps % self.evaluation_period:
-            raise ValueError(
-                f"num_steps must be a multiple of evaluation_period = {self.evaluation_period}, got {self.num_steps}"
-            )
+        check_multiple("evaluation_period", self.evaluation_period, "train_frequency", self.train_frequency)
+        check_multiple("num_steps", self.num_steps, "evaluation_period", self.evaluation_period)
         if self.updates_per_block == 0:
-            raise ValueError(
-                f"replay_ratio must be at least 1/train_frequency = 1/{self.train_frequency}, got {self.replay_ratio}"
-            )
+            least = f"1/train_frequency = 1/{self.train_frequency}"
+            raise ValueError(f"replay_ratio must be at least {least}, got {self.replay_ratio}")
 
     @property
     def num_chunks(self) -> int:
@@ -171,24 +163,17 @@ class ExternalConfig(TrainingConfig):
     def __post_init__(self):
         super().__post_init__()
         if float(self._ratio) != self.replay_ratio:
-            raise ValueError(
-                f"replay_ratio must be a fraction of whole numbers below a million, such as 0.1, "
-                f"got {self.replay_ratio}"
-            )
+            allowed = "a fraction of whole numbers below a million, such as 0.1"
+            raise ValueError(f"replay_ratio must be {allowed}, got {self.replay_ratio}")
+        parts = f"num_groups * num_chains = {self.num_groups} * {self.num_chains}"
         if self.num_envs % (self.num_groups * self.num_chains):
-            raise ValueError(
-                f"num_envs must be a multiple of num_groups * num_chains = {self.num_groups} * {self.num_chains}, "
-                f"got {self.num_envs}"
-            )
+            raise ValueError(f"num_envs must be a multiple of {parts}, got {self.num_envs}")
         if self.evaluation_period < self.num_envs:
-            raise ValueError(
-                f"evaluation_period must be at least num_envs = {self.num_envs}, got {self.evaluation_period}"
-            )
+            least = f"num_envs = {self.num_envs}"
+            raise ValueError(f"evaluation_period must be at least {least}, got {self.evaluation_period}")
         if self.num_rows < 8 * self.num_groups:
-            raise ValueError(
-                f"capacity must be at least 8 steps of {self.num_envs} environments = {8 * self.num_envs}, "
-                f"got {self.capacity}"
-            )
+            least = f"8 steps of {self.num_envs} environments = {8 * self.num_envs}"
+            raise ValueError(f"capacity must be at least {least}, got {self.capacity}")
 
     @property
     def num_lanes(self) -> int:

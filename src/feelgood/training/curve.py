@@ -22,7 +22,7 @@ class Point(NamedTuple):
       episode_length: their mean length in steps.
       training_return: mean raw return of the training episodes (or lives, if a life counts as an episode) that ended
         since the last evaluation; NaN if none did.
-      num_episodes: the number of these episodes.
+      num_episodes: their number.
       action_changes: share of training steps since then whose action differs from the one before; NaN if there were
         none. Near 0, the actions hardly depend on the observations.
       potential: mean of the potential over the gradient steps since the last evaluation; NaN if there were none.
@@ -58,12 +58,7 @@ class CurveRecorder:
     """
 
     def __init__(
-        self,
-        num_steps: int,
-        period: int,
-        evaluator: Evaluator,
-        key: PRNGKey,
-        report: Callable[[Point], None] = lambda point: None,
+        self, num_steps: int, period: int, evaluator: Evaluator, key: PRNGKey, report: Callable[[Point], None]
     ):
         self.num_steps, self.period, self.evaluator, self.key, self.report = num_steps, period, evaluator, key, report
         self.rows = np.full((-(-num_steps // period) + 1, len(Point._fields)), np.nan)
@@ -123,8 +118,7 @@ class CurveRecorder:
 
     def best_step(self) -> int | None:
         """Step of the highest return in the rows, the last one in a tie."""
-        known = [(row[1], row[0]) for row in self.rows if not np.isnan(row[:2]).any()]
-        return int(max(known)[1]) if known else None
+        return max(((row[1], int(row[0])) for row in self.rows if not np.isnan(row[1])), default=(0, None))[1]
 
     def reported_steps(self) -> list[int]:
         """Steps of the points that have been reported."""

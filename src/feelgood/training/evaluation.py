@@ -15,17 +15,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from feelgood.envs.external import ExternalEnvironment
+from feelgood.training.acting import Acting
 from feelgood.typing import Array
 
 
 def stacked(stacks: np.ndarray | None, frames: np.ndarray, is_first: np.ndarray, stack: int) -> np.ndarray:
     """Observations after `frames` (lanes, *frame_shape) arrived: stacks shift by one, or restart if `is_first`.
 
-    Args:
-      stacks: (lanes, stack, *frame_shape) before, or None at the very start; not changed.
-      frames: the new frames.
-      is_first: bool (lanes,), whether an episode begins.
-      stack: frames in an observation; 1 gives the frames themselves.
+    `stacks`, (lanes, stack, *frame_shape), are those before, or None at the very start; they are not changed.
     """
     if stack == 1:
         return frames
@@ -37,13 +34,7 @@ def stacked(stacks: np.ndarray | None, frames: np.ndarray, is_first: np.ndarray,
 
 
 class Episodes:
-    """One episode in each lane of a vector environment, a step at a time.
-
-    Args:
-      env: from `environment.make`; reset here.
-      environment: the external environment that made it.
-      seed: seed of the environments.
-      max_steps: episodes are cut off after this number of steps.
+    """One episode in each lane of a vector environment `env`, a step at a time; see `play`.
 
     Attributes:
       frames: the current frames, (lanes, *frame_shape).
@@ -64,13 +55,8 @@ class Episodes:
         self.observations = stacked(None, self.frames, self._playing, environment.stack)
 
     def _shown(self, seen: Any) -> np.ndarray:
-        return np.asarray(seen, self._environment.frame_dtype).reshape(
-            self._env.num_envs, *self._environment.frame_shape
-        )
-
-    def step(self, actions: ArrayLike) -> None:
-        """Takes a step in every lane."""
-        self.take(self._env.step(np.asarray(actions, np.int64)))
+        shape = (self._env.num_envs, *self._environment.frame_shape)
+        return np.asarray(seen, self._environment.frame_dtype).reshape(shape)
 
     def take(self, answer: tuple[Any, ...]) -> None:
         """Takes in the result of a step, in the form of Gymnasium."""
@@ -112,17 +98,17 @@ def play(
     episodes = Episodes(env, environment, seed=seed, max_steps=max_steps)
     on_step(episodes.frames)
     while not episodes.is_over:
-        episodes.step(act(episodes.time, episodes.observations))
+        episodes.take(env.step(np.asarray(act(episodes.time, episodes.observations), np.int64)))
         on_step(episodes.frames)
     return episodes.returns, episodes.lengths
 
 
-def external_random_return(environment: ExternalEnvironment, num_episodes: int, max_steps: int, seed: int = 0) -> float:
+def external_random_return(environment: ExternalEnvironment, num_episodes: int, max_steps: int) -> float:
     """The mean return of episodes with uniformly random actions."""
-    draws, env = np.random.default_rng(seed), environment.make(num_episodes, False)
+    draws, env = np.random.default_rng(0), environment.make(num_episodes, False)
     act = lambda time, observations: draws.integers(environment.num_actions, size=num_episodes)
     try:
-        return float(play(env, environment, act, seed=seed, max_steps=max_steps)[0].mean())
+        return float(play(env, environment, act, seed=0, max_steps=max_steps)[0].mean())
     finally:
         env.close()
 
@@ -138,7 +124,7 @@ class Played(NamedTuple):
 class _Asked(NamedTuple):
     """An evaluation that waits for its turn."""
 
-    answer: "Future[Played]"
+    answer: Future[Played]
     key: Array
     agent: Any
 
@@ -148,7 +134,7 @@ class _Place:
     """A slot in which evaluations are played one after the other, in the same environments."""
 
     env: Any = None  # made on first use
-    answer: "Future[Played] | None" = None  # None if the place is free
+    answer: Future[Played] | None = None  # None if the place is free
     episodes: Any = None
 
     def end(self, error: BaseException | None = None) -> None:
@@ -173,8 +159,7 @@ class Evaluator:
 
     Args:
       environment: the external environment.
-      exploit_each: `(keys, times, agents, contexts, observations, hyper) -> actions` of several evaluations, jitted.
-      begin: `(key, num_lanes, hyper) -> context`, jitted.
+      acting: how the agent acts; only `begin` and `exploit_each` are used.
       hyper: hyper-parameters.
       num_episodes: episodes of an evaluation.
       max_steps: longest episode.
@@ -187,15 +172,14 @@ class Evaluator:
     def __init__(
         self,
         environment: ExternalEnvironment,
-        exploit_each,
-        begin,
-        hyper,
+        acting: Acting,
+        hyper: Any,
         *,
         num_episodes: int,
         max_steps: int,
         num_places: int = 1,
     ):
-        self._environment, self._exploit_each, self._begin, self._hyper = environment, exploit_each, begin, hyper
+        self._environment, self._acting, self._hyper = environment, acting, hyper
         self._num_episodes, self._max_steps = num_episodes, max_steps
         self._places = [_Place() for _ in range(num_places)]
         self._table: Any = None  # key, policy and context of every place
@@ -206,7 +190,7 @@ class Evaluator:
         self._thread = threading.Thread(target=self._work, name="evaluation", daemon=True)
         self._thread.start()
 
-    def submit(self, key: Array, agent: Any) -> "Future[Played]":
+    def submit(self, key: Array, agent: Any) -> Future[Played]:
         """Queues an evaluation of `policy_of(agent)`. Blocks if the queue is full."""
         if self._is_closing.is_set():
             raise RuntimeError("the evaluator is closed")
@@ -231,20 +215,21 @@ class Evaluator:
 
     def _fill(self) -> None:
         """Assigns queued evaluations to idle slots; waits for an evaluation if all slots are idle."""
-        for i in [i for i, place in enumerate(self._places) if place.answer is None]:
+        for i, place in enumerate(self._places):
+            if place.answer is not None:
+                continue
             try:
-                asked = self._asked.get(block=all(place.answer is None for place in self._places))
+                asked = self._asked.get(block=all(each.answer is None for each in self._places))
             except queue.Empty:
                 return
             if asked is None:
                 return
-            if not asked.answer.set_running_or_notify_cancel():
-                continue
-            self._places[i].answer = asked.answer
-            try:
-                self._seat(i, asked)
-            except BaseException as error:
-                self._places[i].end(error)
+            if asked.answer.set_running_or_notify_cancel():
+                place.answer = asked.answer
+                try:
+                    self._seat(i, asked)
+                except BaseException as error:
+                    place.end(error)
 
     def _seat(self, i: int, asked: _Asked) -> None:
         """Begins the episodes of an evaluation."""
@@ -252,7 +237,7 @@ class Evaluator:
         if place.env is None:
             place.env = self._environment.make(self._num_episodes, False)
         key_seed, key_context, key_act = jax.random.split(asked.key, 3)
-        one = key_act, asked.agent, self._begin(key_context, self._num_episodes, self._hyper)
+        one = key_act, asked.agent, self._acting.begin(key_context, self._num_episodes, self._hyper)
         if self._table is None:
             self._table = jax.tree.map(lambda x: jnp.stack([x] * len(self._places)), one)
         else:
@@ -266,16 +251,15 @@ class Evaluator:
         for i in playing:
             times[i], self._seen[i] = self._places[i].episodes.time, self._places[i].episodes.observations
         keys, policies, contexts = self._table
-        actions = np.asarray(self._exploit_each(keys, times, policies, contexts, self._seen, self._hyper), np.int64)
-        if self._environment.steps_by_itself:
+        exploit, by_itself = self._acting.exploit_each, self._environment.steps_by_itself
+        actions = np.asarray(exploit(keys, times, policies, contexts, self._seen, self._hyper), np.int64)
+        if by_itself:
             for i in playing:
                 self._places[i].env.send(actions[i])
         for i in playing:
             place = self._places[i]
             try:
-                place.episodes.take(
-                    place.env.recv() if self._environment.steps_by_itself else place.env.step(actions[i])
-                )
+                place.episodes.take(place.env.recv() if by_itself else place.env.step(actions[i]))
             except BaseException as error:
                 place.end(error)
                 continue

@@ -34,7 +34,7 @@ def train(
     tick: Callable[[int, float], None] = lambda step, speed: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
-    """Trains one run.
+    """Trains one run; for `make_agent` and `schedule` see `external_steps`.
 
     The same seed gives the same run on the same device, as long as the environments are deterministic.
 
@@ -44,9 +44,8 @@ def train(
       config: settings of the run.
       hyper: hyper-parameters of the agent.
       seed: seed of initialisation, noise, minibatches and environments.
-      schedule: `(hyper, progress) -> hyper`, the hyper-parameters at `progress` in [0, 1] of the budget.
-      steps: the `external_steps` of this environment, agent, configuration and schedule, so that several seeds are
-        compiled once; made here if not given.
+      schedule: `(hyper, progress) -> hyper`.
+      steps: the `external_steps` of these arguments, so that several seeds are compiled once; made here if not given.
       folder: folder for checkpoints; None for none. A run in it is continued with its agent, replay, counters and
         curve; the environments begin new episodes.
       label: identifies the run; the checkpoint of another run is refused.

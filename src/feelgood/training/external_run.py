@@ -98,19 +98,13 @@ class Run:
             compiled = pool.map(lambda part: part.compile(), self._lowered())
             self.groups = [Group(environment, config.num_lanes) for _ in range(config.num_groups)]
             list(compiled)
-        self.evaluator = Evaluator(
-            environment,
-            steps.acting.exploit_each,
-            steps.acting.begin,
-            self.hyper,
-            num_episodes=config.num_evaluation_episodes,
-            max_steps=config.max_evaluation_steps,
-            num_places=num_evaluators,
-        )
+        num_episodes, max_steps = config.num_evaluation_episodes, config.max_evaluation_steps
+        play = {"num_episodes": num_episodes, "max_steps": max_steps, "num_places": num_evaluators}
+        self.evaluator = Evaluator(environment, steps.acting, self.hyper, **play)
         self.curve = CurveRecorder(config.num_steps, config.evaluation_period, self.evaluator, key_evaluate, report)
 
     def _lowered(self) -> list[Any]:
-        """Acting and learning, lowered for compilation."""
+        """Acting and learning, before compilation."""
         num_lanes, environment = self.config.num_lanes, self.environment
         none, start = np.zeros(num_lanes, bool), np.uint32(0)
         frame = np.zeros((num_lanes, *environment.frame_shape), environment.frame_dtype)
@@ -164,19 +158,20 @@ class Run:
                 self.curve.evaluate(step, policy)
                 continue
             self.curve.drop(step)
-            self.say(
-                f"the evaluation at step {step} is lost, because its policy cannot be read; the curve leaves it out"
-            )
+            why = "because its policy cannot be read; the curve leaves it out"
+            self.say(f"the evaluation at step {step} is lost, {why}")
         for step in snapshots.keys() - {*waiting, best}:
             self.journal.forget(step)
 
     def _all_but_frames(self) -> Any:
         """The contents of a checkpoint; the journal already holds the frames."""
         lanes = self.lanes._replace(frames=self.lanes.frames._replace(frame=jnp.zeros((0,), jnp.uint8)))
-        return self.agent, lanes, tuple(map(np.asarray, self._counted())), self.curve.rows
+        counters = self.counters._replace(seconds=self._seconds())
+        return self.agent, lanes, tuple(map(np.asarray, counters)), self.curve.rows
 
-    def _counted(self) -> _Counters:
-        return self.counters._replace(seconds=self.counters.seconds + time.monotonic() - self.began)
+    def _seconds(self) -> float:
+        """Working time so far, including that before a resumption."""
+        return self.counters.seconds + time.monotonic() - self.began
 
     def _checkpoint(self) -> None:
         assert self.journal is not None
@@ -198,7 +193,6 @@ class Run:
         counts = Counts(*(sum(values) for values in zip(*(group.counts for group in self.groups), strict=True)))
         mean = lambda total, count: total / count if count else np.nan
         is_finite = bool(self.steps.is_finite(self.agent))
-        potential = float(np.mean(jax.device_get(self.potentials))) if self.potentials else np.nan
         point = Point(
             step=self.step,
             return_=np.nan,
@@ -207,8 +201,8 @@ class Run:
             training_return=mean(counts.ended_return, counts.num_ended),
             num_episodes=counts.num_ended,
             action_changes=mean(counts.num_changes, counts.num_followed),
-            potential=potential,
-            seconds=self._counted().seconds,
+            potential=float(np.mean(jax.device_get(self.potentials))) if self.potentials else np.nan,
+            seconds=self._seconds(),
             is_finite=is_finite,
         )
         self.curve.add(point)
@@ -279,10 +273,9 @@ class Run:
         before = self.curve.num_cut
         self.curve.collect(self.step)
         if self.curve.num_cut and not before:
-            self.say(
-                f"evaluation episodes of {self.environment.name} were cut off after {self.config.max_evaluation_steps} "
-                "steps, because the environment had not ended them; the setting max_evaluation_steps changes this"
-            )
+            when = f"after {self.config.max_evaluation_steps} steps, because the environment had not ended them"
+            how = "the setting max_evaluation_steps changes this"
+            self.say(f"evaluation episodes of {self.environment.name} were cut off {when}; {how}")
 
     def _is_trained(self) -> bool:
         """Whether the budget is used up, or the parameters are no longer finite."""
@@ -315,9 +308,8 @@ class Run:
     def _act(self, arrival: Arrival) -> Array:
         """Queues the choice of actions."""
         turn, policy = np.uint32(self.counters.turns), acting_part(self.agent)  # fewer arrays to pass
-        self.lanes, actions = self.steps.act(
-            self.key_act, turn, policy, self.lanes, arrival, self.hyper, self._progress()
-        )
+        rest = self.lanes, arrival, self.hyper, self._progress()
+        self.lanes, actions = self.steps.act(self.key_act, turn, policy, *rest)
         return actions
 
     def _learn(self) -> None:
@@ -325,10 +317,8 @@ class Run:
         config, turns = self.config, self.counters.turns
         if turns < config.first_block or turns % config.turns_per_block:
             return
-        count = np.uint32(self.counters.gradients)
-        self.agent, priorities, potential = self.steps.learn(
-            self.key_learn, count, self.agent, self.lanes, self.hyper, self._progress()
-        )
+        count, rest = np.uint32(self.counters.gradients), (self.lanes, self.hyper, self._progress())
+        self.agent, priorities, potential = self.steps.learn(self.key_learn, count, self.agent, *rest)
         self.lanes = self.lanes._replace(frames=self.lanes.frames._replace(priorities=priorities))
         self.potentials.append(potential)
         self.counters = self.counters._replace(gradients=self.counters.gradients + config.updates_per_block)

@@ -73,7 +73,18 @@ def external_steps(
     agent_at = lambda hyper, progress: make_agent(spaces_of(environment), schedule(hyper, progress))
     in_evaluation = acting(environment, make_agent, schedule, config.num_chains)
     # Whether an agent has priorities does not depend on the values of its hyper-parameters.
-    replay = _replay(environment, config, agent_at(hyper, 0.0).priorities is not None)
+    uniform = agent_at(hyper, 0.0).priorities is None
+    replay = frame_replay(
+        config.num_rows,
+        config.num_lanes,
+        environment.frame_shape,
+        environment.frame_dtype,
+        num_actions=environment.num_actions,
+        stack=environment.stack,
+        n_step=config.n_step,
+        num_groups=config.num_groups,
+        priority_exponent=None if uniform else config.priority_exponent,
+    )
     num_draws = min(config.num_draws, config.num_lanes // config.num_chains)
 
     def init(key: PRNGKey, hyper: Any) -> tuple[AgentState, Lanes]:
@@ -105,9 +116,8 @@ def external_steps(
 
     def learn_block(key, count, state, lanes, hyper, progress):
         key_batches, key_updates = jax.random.split(jax.random.fold_in(key, count))
-        agent, num_blocks = agent_at(hyper, progress), count // config.updates_per_block
-        where = (agent, replay, config, state, lanes.frames)
-        return learn(key_batches, key_updates, *where, num_blocks, progress)
+        where = (agent_at(hyper, progress), replay, config, state, lanes.frames)
+        return learn(key_batches, key_updates, *where, count // config.updates_per_block, progress)
 
     return ExternalSteps(
         jax.jit(init),
@@ -116,20 +126,6 @@ def external_steps(
         jax.jit(lambda state: is_finite(state.sampler.params)),
         in_evaluation,
         replay,
-    )
-
-
-def _replay(environment: ExternalEnvironment, config: ExternalConfig, has_priorities: bool) -> FrameReplay:
-    return frame_replay(
-        config.num_rows,
-        config.num_lanes,
-        environment.frame_shape,
-        environment.frame_dtype,
-        num_actions=environment.num_actions,
-        stack=environment.stack,
-        n_step=config.n_step,
-        num_groups=config.num_groups,
-        priority_exponent=config.priority_exponent if has_priorities else None,
     )
 
 

@@ -6,6 +6,7 @@ depends on counts that all runs share, so that under `vmap` only one branch of e
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -126,8 +127,10 @@ def trainer(
       >>> float(start(jax.random.key(0), {"step_size": 1e-3}))  # an untrained agent, five steps an episode
       -5.0
     """
-    spec, max_steps = environment.spec, _max_steps(environment)
+    spec = environment.spec
     check_environment(environment)
+    if spec.max_episode_steps is None:
+        raise ValueError("max_episode_steps of a functional environment must be a number for training, got None")
     storage = _storage(environment, config)
     spaces = functional_spaces(environment)
     num_blocks = config.evaluation_period // config.train_frequency
@@ -140,13 +143,12 @@ def trainer(
         data = storage.replay_of(agent).init()
         totals = () if tally is None else tally.init
         agent = acting(agent)
-        return RunState(
-            key_run, strongly_typed(agent.init(key_init)), _begin(key_begin, environment, agent), data, totals
-        )
+        state, episode = strongly_typed(agent.init(key_init)), _begin(key_begin, environment, agent)
+        return RunState(key_run, state, episode, data, totals)
 
     def evaluate(key: PRNGKey, run: RunState, hyper: Any) -> Array:
         agent = acting(make_agent(spaces, hyper))
-        play = lambda key: _play_episode(key, environment, agent, run.agent, max_steps)
+        play = lambda key: _play_episode(key, environment, agent, run.agent)
         if not (agent.is_random or spec.is_random):
             return play(key)
         return jnp.mean(jax.vmap(play)(jax.random.split(key, config.num_evaluation_episodes)))
@@ -156,10 +158,9 @@ def trainer(
         key_next, key_collect, key_batches, key_updates = jax.random.split(run.key, 4)
         progress = index * config.train_frequency / config.num_steps
         agent = make_agent(spaces, schedule(hyper, progress))
-        start, num_steps = (run.agent, run.episode), config.train_frequency
-        episode, (transitions, ended, returns, states) = _collect(
-            key_collect, environment, acting(agent), *start, num_steps, progress, storage.store
-        )
+        keys = jax.random.split(key_collect, config.train_frequency)
+        collect = partial(_collect, environment, acting(agent), run.agent, progress, storage.store)
+        episode, (transitions, ended, returns, states) = jax.lax.scan(collect, run.episode, keys)
         ring = storage.replay_of(agent)
         data = ring.add_batch(run.replay, transitions)
         num_learnt, agent = index - config.first_block, storage.with_start(agent)
@@ -177,7 +178,9 @@ def trainer(
     def advance(run: RunState, hyper: Any, chunk: Any) -> tuple[RunState, Record]:
         indices = chunk * num_blocks + jnp.arange(num_blocks)
         run, blocks = jax.lax.scan(lambda run, index: block(run, hyper, index), run, indices)
-        run = run if tally is None else run._replace(totals=_tallied(tally, run.totals, blocks))
+        if tally is not None:
+            steps = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (blocks.ended, blocks.returns, blocks.states))
+            run = run._replace(totals=tally.add(run.totals, *steps))
         key_next, key_evaluate = jax.random.split(run.key)
         evaluation = evaluate(key_evaluate, run, hyper)
         return run._replace(key=key_next), _record(config, run.agent, evaluation, blocks, indices)
@@ -193,18 +196,6 @@ class _Block(NamedTuple):
     returns: Array
     potential: Array
     states: Any
-
-
-def _max_steps(environment: Environment) -> int:
-    if environment.spec.max_episode_steps is None:
-        raise ValueError("max_episode_steps of a functional environment must be a number for training, got None")
-    return environment.spec.max_episode_steps
-
-
-def _tallied(tally: Tally, totals: Any, blocks: _Block) -> Any:
-    """Adds the steps of all blocks to the totals."""
-    steps = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (blocks.ended, blocks.returns, blocks.states))
-    return tally.add(totals, *steps)
 
 
 def _record(config: FunctionalConfig, agent: AgentState, evaluation: Array, blocks: _Block, indices: Array) -> Record:
@@ -224,19 +215,12 @@ def _record(config: FunctionalConfig, agent: AgentState, evaluation: Array, bloc
 
 
 class _Storage(NamedTuple):
-    """How transitions are stored.
+    """How transitions are stored."""
 
-    Attributes:
-      code: zeros of the shape and dtype of an observation in code.
-      replay_of: `agent -> Replay`, with priorities if the agent has them.
-      store: `(episode, action, step, successor) -> Transition`.
-      with_start: `agent -> agent` whose minibatches have the first observation even if it is not stored.
-    """
-
-    code: Array
-    replay_of: Callable[[Agent], Replay]
-    store: Callable[[Episode, Array, Step, Array], Transition]
-    with_start: Callable[[Agent], Agent]
+    code: Array  # zeros of the shape and dtype of an observation in code
+    replay_of: Callable[[Agent], Replay]  # with priorities if the agent has them
+    store: Callable[[Episode, Array, Step, Array], Transition]  # of (episode, action, step, successor)
+    with_start: Callable[[Agent], Agent]  # its minibatches have the first observation even if it is not stored
 
 
 def _storage(environment: Environment, config: FunctionalConfig) -> _Storage:
@@ -268,13 +252,9 @@ def _storage(environment: Environment, config: FunctionalConfig) -> _Storage:
         if start is None:
             return agent
         put = lambda batch: batch._replace(first_observation=start[None])
-        update = lambda key, state, batch, *rest: agent.update(key, state, put(batch), *rest)
-        if agent.priorities is None:
-            return agent._replace(update=update)
-        of_batch = agent.priorities
-        return agent._replace(
-            update=update, priorities=lambda key, state, batch, ahead: of_batch(key, state, put(batch), ahead)
-        )
+        given = lambda function: lambda key, state, batch, *rest: function(key, state, put(batch), *rest)
+        priorities = None if agent.priorities is None else given(agent.priorities)
+        return agent._replace(update=given(agent.update), priorities=priorities)
 
     return _Storage(code, lambda agent: uniform if agent.priorities is None else prioritised, store, with_start)
 
@@ -286,48 +266,44 @@ def _begin(key: PRNGKey, environment: Environment, agent: Agent) -> Episode:
     return Episode(state, code, code, agent.begin(key_context), jnp.zeros(()))
 
 
+def _stepped(key: PRNGKey, environment: Environment, episode: Episode, action: Array) -> tuple[Episode, Step]:
+    state, step = environment.step(key, episode.environment, action)
+    successor, return_ = environment.encode(step.observation), episode.return_ + step.reward
+    return episode._replace(environment=state, observation=successor, return_=return_), step
+
+
 def _collect(
-    key: PRNGKey,
     environment: Environment,
     agent: Agent,
     state: AgentState,
-    episode: Episode,
-    num_steps: int,
     progress: Scalar,
     store: Callable[[Episode, Array, Step, Array], Transition],
+    episode: Episode,
+    key: PRNGKey,
 ) -> tuple[Episode, tuple[Transition, Array, Array, Any]]:
-    """Takes `num_steps` steps. Returns the episode after them and, for each step, the transition, whether it ended the
+    """Takes a step. Returns the episode after it, or the next one, and the transition, whether the step ended the
     episode, the return of the episode so far, and the environment's state."""
-
-    def play(episode: Episode, key: PRNGKey):
-        key_act, key_step, key_begin = jax.random.split(key, 3)
-        action = agent.explore(key_act, state, episode.context, episode.observation, progress)
-        environment_state, step = environment.step(key_step, episode.environment, action)
-        successor = environment.encode(step.observation)
-        return_ = episode.return_ + step.reward
-        ended = step.terminated | step.truncated
-        going_on = episode._replace(environment=environment_state, observation=successor, return_=return_)
-        fresh = _begin(key_begin, environment, agent)
-        after = jax.tree.map(lambda new, old: jnp.where(ended, new, old), fresh, going_on)
-        return after, (store(episode, action, step, successor), ended, return_, environment_state)
-
-    return jax.lax.scan(play, episode, jax.random.split(key, num_steps))
+    key_act, key_step, key_begin = jax.random.split(key, 3)
+    action = agent.explore(key_act, state, episode.context, episode.observation, progress)
+    after, step = _stepped(key_step, environment, episode, action)
+    ended = step.terminated | step.truncated
+    fresh = _begin(key_begin, environment, agent)
+    there = jax.tree.map(lambda new, old: jnp.where(ended, new, old), fresh, after)
+    return there, (store(episode, action, step, after.observation), ended, after.return_, after.environment)
 
 
-def _play_episode(key: PRNGKey, environment: Environment, agent: Agent, state: AgentState, max_steps: int) -> Array:
+def _play_episode(key: PRNGKey, environment: Environment, agent: Agent, state: AgentState) -> Array:
     """The return of one evaluation episode."""
 
     def play(carry, key):
         episode, ended = carry
         key_act, key_step = jax.random.split(key)
         action = agent.exploit(key_act, state, episode.context, episode.observation)
-        environment_state, step = environment.step(key_step, episode.environment, action)
-        return_ = episode.return_ + jnp.where(ended, 0.0, step.reward)
-        successor = environment.encode(step.observation)
-        episode = episode._replace(environment=environment_state, observation=successor, return_=return_)
-        return (episode, ended | step.terminated | step.truncated), None
+        after, step = _stepped(key_step, environment, episode, action)
+        after = after._replace(return_=jnp.where(ended, episode.return_, after.return_))
+        return (after, ended | step.terminated | step.truncated), None
 
     key_begin, key_play = jax.random.split(key)
-    keys = jax.random.split(key_play, max_steps)
+    keys = jax.random.split(key_play, environment.spec.max_episode_steps)  # type: ignore[arg-type]  # no None in training
     (episode, _), _ = jax.lax.scan(play, (_begin(key_begin, environment, agent), jnp.zeros((), bool)), keys)
     return episode.return_

@@ -31,10 +31,6 @@ class Counts(NamedTuple):
 class Group:
     """A vector environment in training; its own thread waits for actions and takes the step.
 
-    Args:
-      environment: the external environment.
-      num_lanes: environments in the group.
-
     Attributes:
       counts: statistics since it was last set to `Counts()`.
       seconds_waiting: time that its thread has waited for actions.
@@ -70,11 +66,8 @@ class Group:
         """Stops a run before numbers that are not finite enter its replay, where they would spoil all of it."""
         numbers = np.asarray(numbers)
         if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
-            value = numbers[~np.isfinite(numbers)].flat[0]
-            raise ValueError(
-                f"env {self._environment.name!r} returned the {what} {value} in step {self._num_steps} of training; "
-                f"every {what} must be finite"
-            )
+            value = f"{what} {numbers[~np.isfinite(numbers)].flat[0]} in step {self._num_steps} of training"
+            raise ValueError(f"env {self._environment.name!r} returned the {value}; every {what} must be finite")
 
     def send(self, actions: ArrayLike) -> None:
         """Steps the environments as soon as the actions are computed; returns at once."""
@@ -122,9 +115,9 @@ class Group:
     def close(self) -> None:
         """Closes the environments."""
         self._thread.shutdown()
-        if self._answer is not None and self._answer.exception() is not None:
-            # The step failed, and `receive` has raised its error. Environments that hang end with this process.
-            with contextlib.suppress(Exception):
-                self._env.close(terminate=True)
+        if self._answer is None or self._answer.exception() is None:
+            self._env.close()
             return
-        self._env.close()
+        # The step failed, and `receive` has raised its error. Environments that hang end with this process.
+        with contextlib.suppress(Exception):
+            self._env.close(terminate=True)

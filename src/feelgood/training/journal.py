@@ -75,26 +75,24 @@ class Journal:
             os.close(self._file)
             if is_new:  # an older file may belong to another run
                 self._frames.unlink(missing_ok=True)
-            raise OSError(
-                f"folder {self._folder} has no room for the replay of {num_bytes / 1e9:.2f} GB ({error.strerror}); "
-                "choose another disk, a smaller capacity, or no checkpoints"
-            ) from error
+            what = f"no room for the replay of {num_bytes / 1e9:.2f} GB ({error.strerror})"
+            how = "choose another disk, a smaller capacity, or no checkpoints"
+            raise OSError(f"folder {self._folder} has {what}; {how}") from error
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
-            if self._error is None:
-                try:
+            try:
+                if self._error is None:
                     call()
-                except Exception as error:  # `_check` raises it in the training thread
-                    self._error = error
+            except Exception as error:  # `_check` raises it in the training thread
+                self._error = error
             self._calls.task_done()
 
     def _check(self) -> None:
         if self._error is not None:
-            raise OSError(
-                f"the run cannot be kept in {self._folder}: {getattr(self._error, 'strerror', None) or self._error}; "
-                "it can be resumed from its last checkpoint"
-            ) from self._error
+            why = getattr(self._error, "strerror", None) or self._error
+            how = "it can be resumed from its last checkpoint"
+            raise OSError(f"the run cannot be kept in {self._folder}: {why}; {how}") from self._error
 
     def _put(self, call: Callable[[], None]) -> None:
         self._check()
@@ -138,32 +136,23 @@ class Journal:
 
     def restore(self, like: Any) -> Any | None:
         """The last checkpoint; if there is none, returns None and deletes the snapshots of other runs."""
-        if not self._state.exists():
-            for path in self._folder.glob("evaluating-*.npz"):
-                path.unlink(missing_ok=True)
-            return None
-        return checkpoint.load(self._state, like, self._label)
+        if self._state.exists():
+            return checkpoint.load(self._state, like, self._label)
+        for path in self._folder.glob("evaluating-*.npz"):
+            path.unlink(missing_ok=True)
+        return None
 
     def rows(self, num_written: int) -> np.ndarray:
-        """The rows of the replay after `num_written` arrivals, in the order of the replay; zeros elsewhere.
-
-        Raises:
-          ValueError: if the file is too short, or a row does not match its checksum.
-        """
+        """The rows of the replay after `num_written` arrivals, in the order of the replay; zeros elsewhere."""
+        lost, again = f"checkpoint {self._state} has lost its frames", f"delete {self._folder} to start again"
         if not self._is_whole:
-            raise ValueError(
-                f"checkpoint {self._state} has lost its frames: {self._frames} is missing or too short; "
-                f"delete {self._folder} to start again"
-            )
+            raise ValueError(f"{lost}: {self._frames} is missing or too short; {again}")
         table = np.zeros((self._num_rows, *self._shape), self._dtype)
         for index in range(max(num_written - self._num_rows, 0), num_written):
             found = os.pread(self._file, self._row_bytes + _CHECKSUM, self._offset(index))
             data = found[: self._row_bytes]
             if found[self._row_bytes :] != _checksum(index, data):
-                raise ValueError(
-                    f"checkpoint {self._state} has lost its frames: row {index} of {self._frames} is damaged; "
-                    f"delete {self._folder} to start again"
-                )
+                raise ValueError(f"{lost}: row {index} of {self._frames} is damaged; {again}")
             table[index % self._num_rows] = np.frombuffer(data, self._dtype).reshape(self._shape)
         return table
 

@@ -59,6 +59,21 @@ def learn(
     num_before = (jnp.asarray(num_blocks, jnp.int32) % stretches_per_sync) * (num_stretches % stretches_per_sync)
     num_data = replay.num_data(data)
 
+    def draw(key: PRNGKey) -> Batch:
+        """The minibatches of the block, (stretches, updates in a stretch, batch size, ...)."""
+        size, discount = config.batch_size, config.discount
+        if agent.priorities is None:
+            newest = None
+            if config.recent_share > 0:
+                is_recent = np.arange(size) < round(config.recent_share * size)
+                newest = np.tile(np.where(is_recent, _NUM_RECENT, _NUM_ALL), num_updates)
+            batches = replay.sample(key, data, num_updates * size, discount, newest=newest)
+            return jax.tree.map(lambda x: x.reshape(*shape, size, *x.shape[1:]), batches)
+        # Each minibatch is drawn by itself, because its weights are relative to their maximum.
+        exponent = config.importance_exponent + (1 - config.importance_exponent) * progress
+        one = lambda key: replay.sample(key, data, size, discount, exponent)
+        return jax.vmap(jax.vmap(one))(jax.random.split(key, shape))
+
     def update(state, inputs):
         key, batch, next_values = inputs
         priorities = () if agent.priorities is None else agent.priorities(key, state, batch, next_values)
@@ -77,7 +92,7 @@ def learn(
         return state, (jnp.mean(potentials), priorities)
 
     def learn_chain(key_batches, key_updates, state):
-        batches = _draw(key_batches, agent, replay, config, data, progress, shape)
+        batches = draw(key_batches)
         inputs = jnp.arange(num_stretches), jax.random.split(key_updates, shape), batches
         state, (potentials, priorities) = jax.lax.scan(learn_stretch, state, inputs)
         return state, jnp.mean(potentials), batches.slot, priorities
@@ -90,26 +105,3 @@ def learn(
     if agent.priorities is not None:
         data = replay.prioritise(data, slots.ravel(), priorities.ravel())
     return state, data.priorities, jnp.mean(potential)
-
-
-def _draw(
-    key: PRNGKey,
-    agent: Agent,
-    replay: Replay | FrameReplay,
-    config: TrainingConfig,
-    data: Any,
-    progress: Scalar,
-    shape: tuple[int, int],
-) -> Batch:
-    """The minibatches of a block, (stretches, updates in a stretch, batch size, ...)."""
-    if agent.priorities is None:
-        newest = None
-        if config.recent_share > 0:
-            is_recent = np.arange(config.batch_size) < round(config.recent_share * config.batch_size)
-            newest = np.tile(np.where(is_recent, _NUM_RECENT, _NUM_ALL), math.prod(shape))
-        batches = replay.sample(key, data, math.prod(shape) * config.batch_size, config.discount, newest=newest)
-        return jax.tree.map(lambda x: x.reshape(*shape, config.batch_size, *x.shape[1:]), batches)
-    # Each minibatch is drawn by itself, because its weights are relative to their maximum.
-    exponent = config.importance_exponent + (1 - config.importance_exponent) * progress
-    one = lambda key: replay.sample(key, data, config.batch_size, config.discount, exponent)
-    return jax.vmap(jax.vmap(one))(jax.random.split(key, shape))

@@ -3,6 +3,7 @@
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -157,10 +158,8 @@ class Policy:
         if space is not None and not environment.is_one_hot and space.contains(observation):
             observation = gymnasium.spaces.flatten(space, observation)
         if isinstance(observation, Mapping | tuple):
-            raise ValueError(
-                f"observation must be an array, got {observation!r}; "
-                "gymnasium.spaces.flatten(space, observation) makes one"
-            )
+            how = "gymnasium.spaces.flatten(space, observation) makes one"
+            raise ValueError(f"observation must be an array, got {observation!r}; {how}")
         observation = np.asarray(observation)
         given = shape if space is None or not environment.is_one_hot else spaces_of(environment).observation_shape
         if observation.shape not in (given, (*observation.shape[:1], *given)):
@@ -175,8 +174,7 @@ class Policy:
         shape = spaces_of(self.environment).observation_shape
         if self.environment.space is not None:
             return one_hot_index(observation, shape)
-        is_index = np.issubdtype(observation.dtype, np.integer) and np.isin(observation, range(shape[0])).all()
-        if not is_index:
+        if not (np.issubdtype(observation.dtype, np.integer) and np.isin(observation, range(shape[0])).all()):
             allowed = f"a whole number from 0 to {shape[0] - 1}"
             raise ValueError(f"observation must be {allowed}, or a batch of them, got {observation.tolist()}")
         return observation
@@ -202,23 +200,13 @@ class Policy:
         Returns:
           Their returns, sums of raw rewards, (num_episodes,).
         """
-        num_episodes = check_count("num_episodes", num_episodes)
-        seed = check_count("seed", seed, minimum=0)
+        num_episodes, seed = check_count("num_episodes", num_episodes), check_count("seed", seed, minimum=0)
         max_steps = self.training.get("max_evaluation_steps", 27_000) if max_steps is None else max_steps
         max_steps = check_count("max_steps", max_steps)
-        evaluator = Evaluator(
-            self.environment,
-            self._acting.exploit_each,
-            self._acting.begin,
-            jax.tree.map(jnp.asarray, dict(self.hyper)),
-            num_episodes=num_episodes,
-            max_steps=max_steps,
-        )
-        try:
-            key = jax.random.fold_in(jax.random.key(seed), _EVALUATION)
+        hyper, key = jax.tree.map(jnp.asarray, dict(self.hyper)), jax.random.fold_in(jax.random.key(seed), _EVALUATION)
+        evaluator = Evaluator(self.environment, self._acting, hyper, num_episodes=num_episodes, max_steps=max_steps)
+        with closing(evaluator):
             played = evaluator.submit(key, self.state).result()
-        finally:
-            evaluator.close()
         if played.num_cut:
             which = f"{played.num_cut} of {num_episodes} episodes"
             warnings.warn(f"{which} did not end and were cut off after {max_steps} steps (max_steps)", stacklevel=2)
@@ -253,10 +241,9 @@ class Policy:
         """
         path = Path(path)
         check_film(path)
-        seed = check_count("seed", seed, minimum=0)
-        max_steps = check_count("max_steps", max_steps)
         check_positive("frames_per_second", frames_per_second)
-        every = check_count("every", every)
+        seed = check_count("seed", seed, minimum=0)
+        max_steps, every = check_count("max_steps", max_steps), check_count("every", every)
         env, picture = self._recorded()
         pictures: list[np.ndarray] = []
         key_seed, key_act = jax.random.split(jax.random.fold_in(jax.random.key(seed), _EVALUATION))
@@ -279,13 +266,12 @@ class Policy:
 
     def _recorded(self) -> tuple[Any, Callable[[np.ndarray], np.ndarray]]:
         """An environment, and a function from its newest frame to a picture."""
-        environment, name = self.environment, self.environment.name
-        env = environment.make(1, False)  # raises an error if its module must not be imported
+        name, shape = self.environment.name, self.environment.frame_shape
+        env = self.environment.make(1, False)  # raises an error if its module must not be imported
         if self.origin.kind == "gym" and "rgb_array" in (env.metadata.get("render_modes") or ()):
             env.close()
             settings = {**self.origin.settings, "render_mode": "rgb_array"}
-            environment = make_environment(self.origin._replace(settings=settings))
-            env = environment.make(1, False)
+            env = make_environment(self.origin._replace(settings=settings)).make(1, False)
         if getattr(env, "render_mode", None) == "rgb_array":
 
             def rendered(frame: np.ndarray) -> np.ndarray:
@@ -295,10 +281,9 @@ class Policy:
                 return np.asarray(pictures[0], np.uint8)
 
             return env, rendered
-        is_grey = len(environment.frame_shape) == 2
-        is_colour = len(environment.frame_shape) == 3 and environment.frame_shape[-1] == 3
-        if environment.frame_dtype == np.uint8 and (is_grey or is_colour):
-            scale = max(1, -(-240 // environment.frame_shape[0]))
+        is_image = len(shape) == 2 or (len(shape) == 3 and shape[-1] == 3)  # in grey or colour
+        if self.environment.frame_dtype == np.uint8 and is_image:
+            scale = max(1, -(-240 // shape[0]))
             return env, lambda frame: frame.repeat(scale, 0).repeat(scale, 1)
         env.close()
         raise ValueError(

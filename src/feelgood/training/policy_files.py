@@ -47,19 +47,14 @@ def save_policy(folder: str | Path, policy: Policy) -> list[Path]:
     """
     folder = Path(folder)
     buffer = io.BytesIO()
-    arrays: dict[str, Any] = {name: np.asarray(leaf) for name, leaf in _named(policy.state).items()}
-    np.savez(buffer, **arrays)
+    np.savez(buffer, **jax.tree.map(np.asarray, _named(policy.state)))
     data = buffer.getvalue()
     about = {
         "format": _FORMAT,
         "agent": policy.agent,
         "hyper": {name: float(value) for name, value in policy.hyper.items()},
         "options": dataclasses.asdict(policy.options),
-        "environment": {
-            "kind": policy.origin.kind,
-            "name": policy.origin.name,
-            "settings": dict(policy.origin.settings),
-        },
+        "environment": {**policy.origin._asdict(), "settings": dict(policy.origin.settings)},
         "frames": _frames(policy.environment),
         "num_chains": policy.num_chains,
         "training": dict(policy.training),
@@ -96,48 +91,27 @@ def _frames(environment: ExternalEnvironment) -> dict[str, Any] | None:
 def find_policies(run: str | Path, kind: str = "policy") -> list[Path]:
     """The folders of the policies of a run: `run` itself, or folders in `run/policy`.
 
-    Args:
-      run: folder of a run or of a policy.
-      kind: "policy" for the final policies, "best_policy" for the best ones.
-
-    Raises:
-      ValueError: if there is none.
+    `kind` is "policy" for the final policies, "best_policy" for the best ones. It is a ValueError if there is none.
     """
     run = Path(run)
     for folder in (run, run / kind):
         if (folder / "policy.json").exists():
             return [folder]
-    found = sorted(path.parent for path in (run / kind).rglob("policy.json"))
-    found = found or sorted(path.parent for path in run.glob("seed-*/policy.json"))
+    found = sorted((run / kind).rglob("policy.json")) or sorted(run.glob("seed-*/policy.json"))
     if not found:
-        why = ": it has no policy.json" if run.is_dir() else ": there is no such folder"
-        if (run / "manifest.json").exists() and not store.read_study(run)["finished"]:
-            why = f" yet: its run is unfinished (continue it with feelgood resume {run})"
-        raise ValueError(f"folder {run} holds no policy{why}")
-    return found
+        raise ValueError(f"folder {run} holds no policy{store.why_empty(run, 'run', 'policy.json')}")
+    return [path.parent for path in found]
 
 
 def find_policy(run: str | Path) -> Path:
-    """The folder of the only policy of a run; see `find_policies`.
-
-    Raises:
-      ValueError: if there is none, or more than one.
-    """
+    """The folder of the only policy of a run; see `find_policies`. It is a ValueError if there are several."""
     found = find_policies(run)
     if len(found) > 1:
         raise ValueError(f"folder {run} holds several policies; choose one of {', '.join(map(str, found))}")
     return found[0]
 
 
-_FIELDS = {
-    "format": int,
-    "agent": str,
-    "hyper": dict,
-    "options": dict,
-    "environment": dict,
-    "num_chains": int,
-    "arrays": str,
-}
+_FIELDS = dict(format=int, agent=str, hyper=dict, options=dict, environment=dict, num_chains=int, arrays=str)
 
 
 def load_policy(
@@ -165,10 +139,8 @@ def load_policy(
     about = _as_now(store.read_manifest(folder / "policy.json"))
     for name, kind in _FIELDS.items():
         if not isinstance(about.get(name), kind):
-            raise ValueError(
-                f"policy {folder} cannot be read: policy.json must hold a {kind.__name__} as {name!r}, "
-                f"got {about.get(name)!r}"
-            )
+            wrong = f"policy.json must hold a {kind.__name__} as {name!r}, got {about.get(name)!r}"
+            raise ValueError(f"policy {folder} cannot be read: {wrong}")
     if about["format"] != _FORMAT:
         raise ValueError(f"policy {folder} has format {about['format']}, this version of feelgood reads {_FORMAT}")
     try:
@@ -192,12 +164,10 @@ def load_policy(
     environment = _environment(folder, origin, about, allow_import) if environment is None else as_external(environment)
     init = acting(environment, make_agent, anneal, about["num_chains"]).init
     shapes = jax.eval_shape(init, jax.random.key(0), jax.tree.map(jnp.float32, hyper))
-    like = jax.eval_shape(policy_of, shapes)
-    state = _read(folder, about["arrays"], like)
+    state = _read(folder, about["arrays"], jax.eval_shape(policy_of, shapes))
     training = about["training"] if isinstance(about.get("training"), dict) else {}
-    return Policy(
-        environment, make_agent, hyper, state, about["agent"], origin, options, about["num_chains"], training=training
-    )
+    of_agent, of_run = (make_agent, hyper, state, about["agent"]), (origin, options, about["num_chains"])
+    return Policy(environment, *of_agent, *of_run, training=training)
 
 
 def _environment(folder: Path, origin: Origin, about: Mapping[str, Any], allow_import: bool) -> ExternalEnvironment:
@@ -207,10 +177,8 @@ def _environment(folder: Path, origin: Origin, about: Mapping[str, Any], allow_i
         if origin.kind == OWN:
             raise ValueError(f"policy {folder} needs your own environment; pass environment to load_policy")
         if origin.kind == "gym" and ":" in origin.name and not allow_import:
-            raise ValueError(
-                f"policy {folder} plays env {origin.name!r}, whose module would be imported; "
-                "pass environment, or allow_import=True (--allow-import) if you trust the policy"
-            )
+            how = "pass environment, or allow_import=True (--allow-import) if you trust the policy"
+            raise ValueError(f"policy {folder} plays env {origin.name!r}, whose module would be imported; {how}")
         return make_environment(origin)
     except ValueError as error:
         why, frames = str(error), about.get("frames")
@@ -271,9 +239,8 @@ def _read(folder: Path, digest: str, like: AgentState) -> AgentState:
         differ = ", ".join(sorted(arrays.keys() ^ expected.keys())[:3])
         raise ValueError(f"policy {folder} does not fit its agent: arrays differ, such as {differ}")
     for name, leaf in expected.items():
-        if (arrays[name].shape, arrays[name].dtype) != (leaf.shape, leaf.dtype):
-            raise ValueError(
-                f"policy {folder} does not fit its agent or environment: {name} is "
-                f"{arrays[name].dtype}{arrays[name].shape}, expected {leaf.dtype}{leaf.shape}"
-            )
+        found, wanted = (f"{x.dtype}{x.shape}" for x in (arrays[name], leaf))
+        if found != wanted:
+            misfit = f"{name} is {found}, expected {wanted}"
+            raise ValueError(f"policy {folder} does not fit its agent or environment: {misfit}")
     return jax.tree.unflatten(jax.tree.structure(like), [jnp.asarray(arrays[name]) for name in expected])

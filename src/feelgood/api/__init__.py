@@ -126,10 +126,10 @@ def train(
         work = lambda report, tick, say: train_functional(spec, env, numbers, whole, kept, report, say)
     else:
         job = prepare(agent, env, numbers, hyper, options, env_settings, schedule, config, preset)
-        name, budget = f"{job.environment.name} {job.spec.name}", job.config.num_steps
-        environment, origin = job.environment, job.origin
+        spec, origin, environment, _, external = job
+        name, budget = f"{environment.name} {spec.name}", external.num_steps
         own = environment if origin.kind == "own" else None
-        settings = settings_of(job.spec, environment.name, job.config, own, origin.settings)
+        settings = settings_of(spec, environment.name, external, own, origin.settings)
         work = lambda report, tick, say: train_external(job, kept, report, say, tick)
 
     def shown() -> Result:
@@ -151,9 +151,12 @@ def train(
             study = store.read_study(kept)["study"]
             raise ValueError(f"folder {kept} holds results of the command line ({study}); choose another folder")
         _check_same_runs(kept, settings)
-        result = shown()
-        table = _with_others(result.curve, kept / "curves.parquet")
-        store.write_table(kept / "curves.parquet", table, {"settings": settings})
+        result, file = shown(), kept / "curves.parquet"
+        table = result.curve
+        if file.exists():  # keep the rows of other seeds
+            there = store.read_table(file)
+            table = pd.concat([there[~there["seed"].isin(table["seed"])], table], ignore_index=True)
+        store.write_table(file, table, {"settings": settings})
         return result
 
 
@@ -170,11 +173,3 @@ def _check_same_runs(folder: Path, settings: Mapping[str, Any]) -> None:
         if found != given:
             how = f"{name} is {found!r} there, not {given!r}" if name not in FINGERPRINTS else f"{name} differs"
             raise ValueError(f"folder {folder} belongs to another run: {how}; choose another folder")
-
-
-def _with_others(curve: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """A curve together with the rows of other seeds in an existing table."""
-    if not path.exists():
-        return curve
-    there = store.read_table(path)
-    return pd.concat([there[~there["seed"].isin(curve["seed"])], curve], ignore_index=True)

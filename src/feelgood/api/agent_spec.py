@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from types import NoneType
 from typing import Any, NamedTuple
@@ -41,18 +42,9 @@ class AgentSpec(NamedTuple):
         self, state: AgentState, environment: ExternalEnvironment, origin: Origin, training: Mapping[str, Any]
     ) -> Policy:
         """The policy of a trained agent; `training` holds the settings of its run."""
-        return Policy(
-            environment,
-            self.make,
-            self.hyper,
-            policy_of(state),
-            self.name,
-            origin,
-            self.options,
-            training.get("num_chains", 1),
-            self.schedule,
-            training,
-        )
+        own = (self.make, self.hyper, policy_of(state), self.name)
+        chains = training.get("num_chains", 1)
+        return Policy(environment, *own, origin, self.options, chains, self.schedule, training)
 
 
 def agent_spec(
@@ -92,19 +84,12 @@ class _Given(dict):
 
 
 def check_agent(spec: AgentSpec, spaces: Spaces) -> None:
-    """Makes the agent once, so that errors are raised before anything runs.
-
-    Raises:
-      ValueError: if a hyper-parameter is missing or not valid, or your own function does not return an `Agent`.
-    """
-    allowed = "a function (spaces, hyper) that returns a feelgood.agents.Agent"
-    try:
-        inspect.signature(spec.make).bind(spaces, spec.hyper)
-    except TypeError as error:
-        raise ValueError(f"agent must be {allowed}, got {spec.make!r}: {error}") from error
+    """Makes the agent once, so that its errors are raised before anything runs."""
+    call = "(spaces, hyper) that returns a feelgood.agents.Agent"
+    check_function("agent", spec.make, call)
     made = spec.make(spaces, _Given(spec.schedule(dict(spec.hyper), 0.0)))
     if not isinstance(made, Agent):
-        raise ValueError(f"agent must be {allowed}, got one that returns {made!r}")
+        raise ValueError(f"agent must be a function {call}, got one that returns {made!r}")
 
 
 FINGERPRINTS = ("your own agent", "your own environment", "schedule")
@@ -114,15 +99,7 @@ FINGERPRINTS = ("your own agent", "your own environment", "schedule")
 def settings_of(
     spec: AgentSpec, name: str, config: Any, own: Any = None, env_settings: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """All settings of a run but its seed, by name.
-
-    Args:
-      spec: the agent.
-      name: the name of the environment.
-      config: settings of the run.
-      own: the environment, if it is made by the user's own code.
-      env_settings: its settings otherwise.
-    """
+    """All settings of a run but its seed, by name; `own` is the environment if the user's own code makes it."""
     functions = (None if spec.name in ZOO else spec.make, own, spec.schedule)
     return {
         "agent": spec.name,
@@ -145,14 +122,12 @@ def label_of(spec: AgentSpec, *facts: Any) -> str:
 
 def check_function(name: str, function: Any, call: str) -> None:
     """Requires a function that can be called with two arguments."""
-    allowed = f"a function {call}"
-    check_kind(name, function, Callable, allowed)  # type: ignore[arg-type]
+    check_kind(name, function, Callable, f"a function {call}")  # type: ignore[arg-type]
     try:
-        inspect.signature(function).bind(None, None)
+        with suppress(ValueError):  # a function of a compiled module has no signature
+            inspect.signature(function).bind(None, None)
     except TypeError as error:
-        raise ValueError(f"{name} must be {allowed}, got {function!r}: {error}") from error
-    except ValueError:  # a function of a compiled module has no signature
-        return
+        raise ValueError(f"{name} must be a function {call}, got {function!r}: {error}") from error
 
 
 def check_kinds(hyper: Any, options: Any, env_settings: Any) -> None:
@@ -168,9 +143,10 @@ def options_of(given: Options | Mapping[str, Any] | None, defaults: Mapping[str,
     """`Options` unchanged, or the defaults updated by the given values."""
     if isinstance(given, Options):
         return given
-    for name in given or ():
+    given = given or {}
+    for name in given:
         check_choice("option", name, [each.name for each in fields(Options)])
-    return Options(**{**defaults, **(given or {})})
+    return Options(**{**defaults, **given})
 
 
 def seeds_of(seeds: int | Sequence[int]) -> list[int]:

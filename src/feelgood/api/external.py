@@ -31,7 +31,6 @@ from feelgood.runs.identity import identity
 from feelgood.signals import Interrupted
 from feelgood.training.acting import spaces_of
 from feelgood.training.config import ExternalConfig, most_groups
-from feelgood.training.curve import Point
 from feelgood.training.evaluation import external_random_return
 from feelgood.training.external import train
 from feelgood.training.external_run import Outcome
@@ -111,11 +110,7 @@ def prepare(
     config: Mapping[str, Any] | None = None,
     preset: str | None = None,
 ) -> Job:
-    """Fills in the defaults of `train`, and checks all arguments before anything runs.
-
-    Raises:
-      ValueError: if an argument is not valid.
-    """
+    """Fills in the defaults of `train`, and checks all arguments before anything runs."""
     config = config or {}
     check_kinds(hyper, options, env_settings)
     if not callable(agent):
@@ -132,10 +127,8 @@ def prepare(
     whole = config_of(ExternalConfig, own, config)
     if whole.learning_starts >= whole.num_steps:
         if "learning_starts" in config:
-            raise ValueError(
-                f"learning_starts must be below num_steps = {whole.num_steps}, all steps of a run, "
-                f"got {whole.learning_starts}"
-            )
+            least = f"num_steps = {whole.num_steps}, all steps of a run"
+            raise ValueError(f"learning_starts must be below {least}, got {whole.learning_starts}")
         whole = replace(whole, learning_starts=whole.num_steps // 2)  # so that a short run also learns
     return Job(spec, origin, environment, seeds_of(seeds), whole)
 
@@ -154,13 +147,9 @@ def _control_config(
     recipe = ZOO.get(agent)  # your own agent has none
     own = recipe.control_config if recipe else {}
     one_hot = recipe.one_hot_config if recipe and environment.is_one_hot else {}
-    return {
-        **defaults,
-        **own,
-        **one_hot,
-        "evaluation_period": max(num_envs, num_steps // NUM_EVALUATIONS),
-        "max_evaluation_steps": environment.time_limit or defaults["max_evaluation_steps"],
-    }
+    period, limit = max(num_envs, num_steps // NUM_EVALUATIONS), environment.time_limit
+    evaluation = {"evaluation_period": period, "max_evaluation_steps": limit or defaults["max_evaluation_steps"]}
+    return {**defaults, **own, **one_hot, **evaluation}
 
 
 def train_external(
@@ -170,11 +159,7 @@ def train_external(
     say: Callable[[str], None] = lambda text: None,
     tick: Callable[[int, int, float], None] = lambda seed, step, speed: None,
 ) -> Result:
-    """Trains one run after the other; see `train`. For `tick` see `feelgood.training.external.train`.
-
-    Raises:
-      Interrupted: after a signal, with the result so far.
-    """
+    """Trains one run after the other; see `train`. For `tick` see `feelgood.training.external.train`."""
     spec, origin, environment, seeds, config = job
     label = label_of(spec, origin, identity(environment) if origin.kind == "own" else None)
     about = {"agent": spec.name, "environment": environment.name}
@@ -183,12 +168,8 @@ def train_external(
     rows: list[dict[str, Any]] = []
     last: list[Policy] = []
     best: list[Policy] = []
-
-    def row(seed: int, point: Point) -> dict[str, Any]:
-        return {**about, "seed": seed, **point.row(), "random_return": random}
-
-    def report_point(seed: int, point: Point) -> None:
-        report(seed, row(seed, point))
+    row = lambda seed, point: {**about, "seed": seed, **point.row(), "random_return": random}
+    report_point = lambda seed, point: report(seed, row(seed, point))
 
     def take(seed: int, outcome: Outcome) -> None:
         rows.extend(row(seed, point) for point in outcome.curve)

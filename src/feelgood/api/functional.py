@@ -13,7 +13,7 @@ import pandas as pd
 from feelgood.agents import ZOO
 from feelgood.api.agent_spec import AgentSpec, check_agent, config_of, label_of
 from feelgood.api.result import Result
-from feelgood.checks import check_count
+from feelgood.checks import check_count, check_multiple
 from feelgood.envs import Environment
 from feelgood.envs.conversion import functional_as_external
 from feelgood.envs.rules import random_return
@@ -33,15 +33,13 @@ def functional_config(spec: AgentSpec, given: Mapping[str, Any], is_one_hot: boo
     num_steps = check_count("num_steps", given.get("num_steps", FunctionalConfig.num_steps))
     frequency = check_count("train_frequency", given.get("train_frequency", FunctionalConfig.train_frequency))
     if "evaluation_period" not in given and num_steps % FunctionalConfig.evaluation_period:
+        check_multiple("num_steps", num_steps, "train_frequency", frequency)
         periods = [n for n in range(frequency, num_steps + 1, frequency) if num_steps % n == 0]
-        if not periods:
-            raise ValueError(f"num_steps must be a multiple of train_frequency = {frequency}, got {num_steps}")
         defaults["evaluation_period"] = min(periods, key=lambda n: abs(n - num_steps / NUM_EVALUATIONS))
     config = config_of(FunctionalConfig, defaults, given)
     if "learning_starts" in given and config.learning_starts > config.num_steps:
-        raise ValueError(
-            f"learning_starts must be at most num_steps = {config.num_steps}, got {config.learning_starts}"
-        )
+        most = f"num_steps = {config.num_steps}"
+        raise ValueError(f"learning_starts must be at most {most}, got {config.learning_starts}")
     return config
 
 
@@ -66,9 +64,9 @@ def train_functional(
         """Reports the rows that are new."""
         for chunk in range(len(rows[0]), num_chunks + 1):
             for i, seed in enumerate(seeds):
-                where = {"agent": spec.name, "environment": name, "seed": seed}
                 step = chunk * config.evaluation_period
-                rows[i].append({**where, "step": step, **_evaluation(curves, i, chunk), **random})
+                where = {"agent": spec.name, "environment": name, "seed": seed, "step": step}
+                rows[i].append({**where, **_evaluation(curves, i, chunk), **random})
                 report(seed, rows[i][-1])
 
     path = None if folder is None else folder / "runs.checkpoint"

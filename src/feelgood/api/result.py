@@ -64,10 +64,10 @@ class Result:
 
     def not_above_random(self) -> list[tuple[str, str]]:
         """Environment and a sentence for each agent whose final return is not above that of random actions."""
+        if "random_return" not in self.curve:
+            return []
         lines = []
         for (environment, agent), rows in self._groups():
-            if "random_return" not in rows:
-                continue
             end, random = final_scores(rows, last=3)["score"].mean(), rows["random_return"].iloc[0]
             how = "never changed" if rows["return"].nunique() == 1 else f"ended at {_number(end)}"
             if end <= random:
@@ -88,9 +88,7 @@ class Result:
         """Writes `curves.parquet`, its figure, and the policies to `policy/` and `best_policy/`.
 
         With several runs, each policy has its own folder such as `policy/seed-3` or `policy/dqn-CartPole-v1/seed-3`.
-
-        Returns:
-          The files.
+        Returns the files.
         """
         folder = Path(folder)
         store.write_table(folder / "curves.parquet", self.curve)
@@ -106,15 +104,11 @@ class Result:
         return paths
 
     def save_policies(self, folder: str | Path) -> list[Path]:
-        """Writes the policies of the first run to `policy/` and `best_policy/`.
-
-        Returns:
-          The files.
-        """
-        first = {"policy": self.policies[:1], "best_policy": self.best_policies[:1]}
-        return [
-            path for kind, some in first.items() for each in some for path in save_policy(Path(folder) / kind, each)
-        ]
+        """Writes the policies of the first run to `policy/` and `best_policy/`; returns the files."""
+        paths = []
+        for kind, policies in (("policy", self.policies), ("best_policy", self.best_policies)):
+            paths += save_policy(Path(folder) / kind, policies[0]) if policies else []
+        return paths
 
 
 def merged(results: Sequence[Result]) -> Result:

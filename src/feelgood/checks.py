@@ -57,8 +57,7 @@ def check_probability(name: str, value: Any) -> None:
 def check_count(name: str, value: Any, *, minimum: int = 1, maximum: int | None = None) -> Any:
     """Require a whole number of at least `minimum`, and of at most `maximum` if that is given.
 
-    Returns:
-      The number as an int, so that 10.0 counts like 10; an array or a traced value as it is.
+    Returns the number as an int, so that 10.0 counts like 10; an array or a traced value as it is.
     """
     _check(name, value, f"a whole number of at least {minimum}", lambda x: (x >= minimum) & (x == x.round()))
     if maximum is not None:

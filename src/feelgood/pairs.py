@@ -93,9 +93,6 @@ def grid_points(grid: Mapping[str, Sequence[float]]) -> list[dict[str, float]]:
 def read_seeds(words: Sequence[str]) -> list[int]:
     """Parses seeds and ranges of seeds; a range includes both ends.
 
-    Raises:
-      ValueError: if there is no seed, a word has another form, or a seed is repeated.
-
     Examples:
       >>> read_seeds(["7", "0-3"])
       [7, 0, 1, 2, 3]

@@ -165,17 +165,13 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
 def config_of(kind: Any, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
     """A config with the given values, then the defaults, then its own defaults."""
     known: dict[str, Any] = {each.name: type(each.default) for each in fields(kind)}
+    hypers = {name for recipe in ZOO.values() for name in recipe.hyper}
+    options = {each.name for each in fields(Options)}
     for name, value in given.items():
-        _check_setting(name, known)
+        if name not in known and name in hypers | options:
+            place = "hyper" if name in hypers else "options"
+            raise ValueError(f"{name!r} is not a setting of a run: it belongs into {place}")
+        check_choice("setting", name, known)
         check_kind(name, value, (int, float, np.number), "a number")
         check_count(name, value, minimum=0) if known[name] is int else check_finite(name, value)
     return kind(**{**defaults, **{name: known[name](value) for name, value in given.items()}})
-
-
-def _check_setting(name: str, known: Iterable[str]) -> None:
-    """Requires the name of a setting; the error says where a hyper-parameter or an option belongs."""
-    hypers = {each for recipe in ZOO.values() for each in recipe.hyper}
-    for place, names in (("hyper", hypers), ("options", {each.name for each in fields(Options)})):
-        if name in names and name not in known:
-            raise ValueError(f"{name!r} is not a setting of a run: it belongs into {place}")
-    check_choice("setting", name, known)

@@ -123,7 +123,11 @@ def prepare(
     spec = agent_spec(agent, hyper, options, schedule, on_atari if is_atari else control_hyper)
     check_agent(spec, spaces_of(environment))
     base = protocol["config"]
-    own = _atari_config(base, config) if is_atari else _control_config(base, config, spec.name, environment)
+    if is_atari:  # as many groups as the environments allow
+        counts = {name: check_count(name, config.get(name, base[name])) for name in ("num_envs", "num_chains")}
+        own = {**base, "num_groups": most_groups(**counts)}
+    else:
+        own = _control_config(base, config, spec.name, environment)
     whole = config_of(ExternalConfig, own, config)
     if whole.learning_starts >= whole.num_steps:
         if "learning_starts" in config:
@@ -131,12 +135,6 @@ def prepare(
             raise ValueError(f"learning_starts must be below {least}, got {whole.learning_starts}")
         whole = replace(whole, learning_starts=whole.num_steps // 2)  # so that a short run also learns
     return Job(spec, origin, environment, seeds_of(seeds), whole)
-
-
-def _atari_config(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults with as many groups as the environments allow."""
-    counts = {name: check_count(name, given.get(name, defaults[name])) for name in ("num_envs", "num_chains")}
-    return {**defaults, "num_groups": most_groups(**counts)}
 
 
 def _control_config(

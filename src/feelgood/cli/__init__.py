@@ -115,9 +115,11 @@ def _call(arguments: Sequence[str]) -> None:
     except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (ValueError, OSError) as error:
-        is_file = isinstance(error, OSError) and error.strerror and error.filename is not None
-        _refuse(f"{error.filename}: {error.strerror}" if is_file else str(error))
+    except OSError as error:
+        is_of_file = error.strerror and error.filename is not None
+        _refuse(f"{error.filename}: {error.strerror}" if is_of_file else str(error))
+    except ValueError as error:
+        _refuse(str(error))
     except (MemoryError, OverflowError, RuntimeError) as error:  # XLA has no exception class for a lack of memory
         from feelgood.cli.memory import too_large
 

@@ -3,7 +3,7 @@
 import json
 import math
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from feelgood.cli.parsing import parser
@@ -39,7 +39,11 @@ def compare(arguments: Sequence[str]) -> None:
     first, *others = [read_side(name, chosen.table) for name in names]
     found = [compare(first, other, same_times=chosen.same_times) for other in others]
     if chosen.json:
-        rows = [[_clean(row) for row in each.rows.to_dict("records")] for each in found]
+        known = lambda value: None if isinstance(value, float) and math.isnan(value) else value
+        rows = [
+            [{name: known(value) for name, value in row.items()} for row in each.rows.to_dict("records")]
+            for each in found
+        ]
         plain = [
             {**each._asdict(), "rows": own, "sentence": sentence(each)} for each, own in zip(found, rows, strict=True)
         ]
@@ -54,10 +58,6 @@ def compare(arguments: Sequence[str]) -> None:
             print(f"Note: {note}.")
         if name != names[-1]:
             print()
-
-
-def _clean(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
 
 
 def _print_table(rows: Any) -> None:

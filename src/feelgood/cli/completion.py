@@ -78,10 +78,6 @@ complete -o default -F _feelgood feelgood
 """
 
 
-def _zsh() -> str:
-    return "#compdef feelgood\nautoload -U +X bashcompinit && bashcompinit\n" + _bash()
-
-
 def _fish() -> str:
     line = "complete -c feelgood -n"
     lines = ["# fish completion for feelgood"]
@@ -99,5 +95,7 @@ def _fish() -> str:
 def _fish_word(word: str) -> str:
     return f"-l {word.removeprefix('--')}" if word.startswith("--") else f"-f -a {word}"
 
+
+_zsh = lambda: "#compdef feelgood\nautoload -U +X bashcompinit && bashcompinit\n" + _bash()
 
 SHELLS: dict[str, Callable[[], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}

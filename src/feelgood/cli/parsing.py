@@ -43,10 +43,8 @@ def parser(name: str) -> argparse.ArgumentParser:
 def parse_options(kind: Any, arguments: Sequence[str], command: str, example: str) -> Any:
     """Parses arguments into a dataclass of options; the help ends with an example.
 
-    The help has a box of everyday options, and one for each group of fields (`studies.options.grouped`).
-
-    Raises:
-      ValueError: if an option is unknown or its value is not allowed, with a one-sentence message.
+    The help has a box of everyday options, and one for each group of fields (`studies.options.grouped`). An unknown
+    option or a value that is not allowed is a ValueError of one sentence.
     """
     import tyro
 
@@ -75,10 +73,12 @@ def _boxes(kind: Any) -> Any:
         names.remove("seeds")
         names.insert(names.index("num_seeds") + 1, "seeds")
     texts, known = _docstrings(kind), {field.name: field for field in dataclasses.fields(kind)}
+    # Empty defaults have no note, as docstrings explain them.
+    default = lambda label: "" if label in ("", "''", "None") else f"(default: {label})"
     groups: dict[str, list[Any]] = {"": []}
     for name in names:
         field = known[name]
-        argument = tyro.conf.arg(help=texts.get(name), metavar=_metavar(field.type), help_behavior_hint=_default)
+        argument = tyro.conf.arg(help=texts.get(name), metavar=_metavar(field.type), help_behavior_hint=default)
         entry = (name, Annotated[field.type, argument], dataclasses.field(default=field.default))
         groups.setdefault(field.metadata.get("group", ""), []).append(entry)
     boxes = []
@@ -104,11 +104,6 @@ def _metavar(hint: Any) -> str | None:
     """[STR ...] for a tuple of words, which tyro would write as [STR [STR ...]]; None for tyro's own word."""
     inner = get_args(hint)[0] if get_origin(hint) is tuple else None
     return f"[{inner.__name__.upper()} ...]" if isinstance(inner, type) else None
-
-
-def _default(label: str) -> str:
-    """The note on a default value; empty defaults have none, as docstrings explain them."""
-    return "" if label in ("", "''", "None") else f"(default: {label})"
 
 
 _NO_NUMBER = re.compile(r"(--\S+): .*?(?:invalid literal for (int)\(\)|could not convert string to (float)).*?: (.*)")

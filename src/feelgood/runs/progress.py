@@ -103,8 +103,7 @@ def follow(
 ) -> Iterator[tuple[Report, Tick]]:
     """Shows training runs on a `Bar` or on one in another process: one seed after the other, or all `together`.
 
-    Yields:
-      `(seed, row)`, to call with each new row of a curve, and `(seed, step, steps per second)`, to call in between.
+    Yields a function to call with `(seed, row)` of a curve, and one for `(seed, step, steps per second)` in between.
     """
     with progress.task(name, len(seeds) * num_steps) as show:
         where: dict[str, Any] = {}

@@ -109,12 +109,7 @@ def _needed(package: str, extra: str) -> Any:
 def tensorboard(folder: str | Path, *, first_step: int | None = None) -> Sink:
     """Scalars for TensorBoard, written by tensorboardX: `tensorboard --logdir FOLDER` shows them.
 
-    Args:
-      folder: folder for the event files.
-      first_step: for a resumed run: earlier logs from this step on are hidden.
-
-    Raises:
-      ValueError: if tensorboardX is not installed.
+    For a resumed run, earlier logs from `first_step` on are hidden.
     """
     package = _needed("tensorboardX", "tensorboard")
 
@@ -148,9 +143,6 @@ def wandb(
       config: hyper-parameters and other settings to store with the run.
       identity: id of the run; an existing run is continued, and steps that it already has are dropped.
       mode: "online", "offline" or "disabled"; None for the value of WANDB_MODE.
-
-    Raises:
-      ValueError: if wandb is not installed.
     """
     package = _needed("wandb", "wandb")
 

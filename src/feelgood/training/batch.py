@@ -108,7 +108,10 @@ def run_batch(
     """
     seeds = np.asarray(seeds)
     num_runs = len(seeds)
-    label = f"{label} {num_runs} runs {_hash(seeds, hyper)}"
+    numbers = b"".join(
+        np.asarray(leaf).tobytes() for leaf in (seeds, *jax.tree.leaves(jax.tree.map(jnp.asarray, hyper)))
+    )
+    label = f"{label} {num_runs} runs {hashlib.sha256(numbers).hexdigest()[:12]}"
     # Padded once, so that no chunk has to copy its state; the padding is dropped again at the end.
     keys, hyper = jax.vmap(jax.random.key)(padded(seeds)), padded(hyper)
 
@@ -158,9 +161,3 @@ def run_batch(
                 raise Interrupted
     curves = jax.tree.map(lambda curve: curve[:, :chunk], curves)
     return Curves(initial[:num_runs], curves, cut(state.agent), totals_of(state))
-
-
-def _hash(seeds: np.ndarray, hyper: Any) -> str:
-    """A short hash of the numbers that differ between the runs."""
-    leaves = [seeds, *jax.tree.leaves(jax.tree.map(jnp.asarray, hyper))]
-    return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest()[:12]

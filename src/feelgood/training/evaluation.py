@@ -82,7 +82,7 @@ def play(
     max_steps: int,
     on_step: Callable[[np.ndarray], None] = lambda frames: None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Plays one episode in each lane of a vector environment.
+    """Plays one episode in each lane of a vector environment; gives their returns and lengths, (lanes,).
 
     Args:
       env: from `environment.make`; reset here.
@@ -91,9 +91,6 @@ def play(
       seed: seed of the environments.
       max_steps: episodes are cut off after this number of steps.
       on_step: called with the frames of every step, including the first.
-
-    Returns:
-      Returns and lengths of the episodes, (lanes,).
     """
     episodes = Episodes(env, environment, seed=seed, max_steps=max_steps)
     on_step(episodes.frames)

@@ -16,7 +16,7 @@ import numpy as np
 from feelgood.agents import Agent, AgentState, Spaces, check_values, constant, one_chain_an_episode, strongly_typed
 from feelgood.envs import Environment, Step, check_environment
 from feelgood.envs.base import observation_bound
-from feelgood.replay import Replay, ReplayState, Transition, replay
+from feelgood.replay import ReplayState, Transition, replay
 from feelgood.samplers.base import is_finite
 from feelgood.training.config import FunctionalConfig
 from feelgood.training.learning import learn
@@ -127,43 +127,103 @@ def trainer(
       >>> float(start(jax.random.key(0), {"step_size": 1e-3}))  # an untrained agent, five steps an episode
       -5.0
     """
-    spec = environment.spec
-    check_environment(environment)
-    if spec.max_episode_steps is None:
+    spec, max_steps = environment.spec, environment.spec.max_episode_steps
+    if max_steps is None:
         raise ValueError("max_episode_steps of a functional environment must be a number for training, got None")
-    storage = _storage(environment, config)
+    check_environment(environment)
     spaces = functional_spaces(environment)
     num_blocks = config.evaluation_period // config.train_frequency
     acting = lambda agent: one_chain_an_episode(agent, config.num_chains)
 
+    # A start that never changes is put into the minibatches instead of the replay, once for all transitions.
+    shape = jax.eval_shape(lambda key: environment.encode(environment.reset(key)[1]), jax.random.key(0))
+    code, action_dtype = jnp.zeros(shape.shape, shape.dtype), np.min_scalar_type(spec.num_actions - 1)
+    start = environment.encode(environment.reset(jax.random.key(0))[1]) if spec.fixed_start else None
+    stored_first = lambda first: first if start is None else jnp.zeros((0,), jnp.uint8)
+    example = Transition(code, jnp.zeros((), action_dtype), jnp.zeros(()), False, False, code, stored_first(code))
+    uniform, prioritised = (
+        replay(config.capacity, example, n_step=config.n_step, priority_exponent=exponent)
+        for exponent in (None, config.priority_exponent)
+    )
+    replay_of = lambda agent: uniform if agent.priorities is None else prioritised
+
+    def with_start(agent: Agent) -> Agent:
+        """The agent; its minibatches have the first observation even if it is not stored."""
+        if start is None:
+            return agent
+        put = lambda batch: batch._replace(first_observation=start[None])
+        given = lambda function: lambda key, state, batch, *rest: function(key, state, put(batch), *rest)
+        priorities = None if agent.priorities is None else given(agent.priorities)
+        return agent._replace(update=given(agent.update), priorities=priorities)
+
+    def begin(key: PRNGKey, agent: Agent) -> Episode:
+        key_reset, key_context = jax.random.split(key)
+        state, observation = environment.reset(key_reset)
+        code = environment.encode(observation)
+        return Episode(state, code, code, agent.begin(key_context), jnp.zeros(()))
+
+    def stepped(key: PRNGKey, episode: Episode, action: Array) -> tuple[Episode, Step]:
+        state, step = environment.step(key, episode.environment, action)
+        successor, return_ = environment.encode(step.observation), episode.return_ + step.reward
+        return episode._replace(environment=state, observation=successor, return_=return_), step
+
+    def collect(agent: Agent, state: AgentState, progress: Scalar, episode: Episode, key: PRNGKey):
+        """Takes a step. Returns the episode after it, or the next one, and the transition, whether the step ended the
+        episode, the return of the episode so far, and the environment's state."""
+        key_act, key_step, key_begin = jax.random.split(key, 3)
+        action = agent.explore(key_act, state, episode.context, episode.observation, progress)
+        after, step = stepped(key_step, episode, action)
+        ended = step.terminated | step.truncated
+        there = jax.tree.map(lambda new, old: jnp.where(ended, new, old), begin(key_begin, agent), after)
+        taken = episode.observation, action.astype(action_dtype), step.reward, step.terminated, step.truncated
+        transition = Transition(*taken, after.observation, stored_first(episode.first_observation))
+        return there, (transition, ended, after.return_, after.environment)
+
+    def play_episode(key: PRNGKey, agent: Agent, state: AgentState) -> Array:
+        """The return of one evaluation episode."""
+
+        def play(carry, key):
+            episode, ended = carry
+            key_act, key_step = jax.random.split(key)
+            action = agent.exploit(key_act, state, episode.context, episode.observation)
+            after, step = stepped(key_step, episode, action)
+            after = after._replace(return_=jnp.where(ended, episode.return_, after.return_))
+            return (after, ended | step.terminated | step.truncated), None
+
+        key_begin, key_play = jax.random.split(key)
+        keys = jax.random.split(key_play, max_steps)
+        return jax.lax.scan(play, (begin(key_begin, agent), jnp.zeros((), bool)), keys)[0][0].return_
+
     def init(key: PRNGKey, hyper: Any) -> RunState:
         agent = make_agent(spaces, schedule(hyper, 0.0))
-        check_values(agent, storage.code, spec.num_actions)
+        check_values(agent, code, spec.num_actions)
         key_init, key_begin, key_run = jax.random.split(key, 3)
-        data = storage.replay_of(agent).init()
-        totals = () if tally is None else tally.init
-        agent = acting(agent)
-        state, episode = strongly_typed(agent.init(key_init)), _begin(key_begin, environment, agent)
-        return RunState(key_run, state, episode, data, totals)
+        data, agent = replay_of(agent).init(), acting(agent)
+        state, totals = strongly_typed(agent.init(key_init)), () if tally is None else tally.init
+        return RunState(key_run, state, begin(key_begin, agent), data, totals)
 
     def evaluate(key: PRNGKey, run: RunState, hyper: Any) -> Array:
         agent = acting(make_agent(spaces, hyper))
-        play = lambda key: _play_episode(key, environment, agent, run.agent)
+        play = lambda key: play_episode(key, agent, run.agent)
         if not (agent.is_random or spec.is_random):
             return play(key)
         return jnp.mean(jax.vmap(play)(jax.random.split(key, config.num_evaluation_episodes)))
 
-    def block(run: RunState, hyper: Any, index: Scalar) -> tuple[RunState, "_Block"]:
-        """Steps the environment, then learns; `index` counts the blocks of the run."""
+    def block(run: RunState, hyper: Any, index: Scalar):
+        """Steps the environment, then learns; `index` counts the blocks of the run.
+
+        Returns the run after it, and whether each step ended an episode, the returns then, the environment's states
+        for a tally, and the mean potential.
+        """
         key_next, key_collect, key_batches, key_updates = jax.random.split(run.key, 4)
         progress = index * config.train_frequency / config.num_steps
         agent = make_agent(spaces, schedule(hyper, progress))
         keys = jax.random.split(key_collect, config.train_frequency)
-        collect = partial(_collect, environment, acting(agent), run.agent, progress, storage.store)
-        episode, (transitions, ended, returns, states) = jax.lax.scan(collect, run.episode, keys)
-        ring = storage.replay_of(agent)
+        step = partial(collect, acting(agent), run.agent, progress)
+        episode, (transitions, ended, returns, states) = jax.lax.scan(step, run.episode, keys)
+        ring = replay_of(agent)
         data = ring.add_batch(run.replay, transitions)
-        num_learnt, agent = index - config.first_block, storage.with_start(agent)
+        num_learnt, agent = index - config.first_block, with_start(agent)
         # The replay itself does not pass through the branch, so that XLA need not copy it.
         state, priorities, potential = jax.lax.cond(
             num_learnt >= 0,
@@ -173,137 +233,27 @@ def trainer(
         )
         data = data._replace(priorities=priorities)
         kept = () if tally is None else states
-        return RunState(key_next, state, episode, data, run.totals), _Block(ended, returns, potential, kept)
+        return RunState(key_next, state, episode, data, run.totals), (ended, returns, kept, potential)
 
     def advance(run: RunState, hyper: Any, chunk: Any) -> tuple[RunState, Record]:
         indices = chunk * num_blocks + jnp.arange(num_blocks)
-        run, blocks = jax.lax.scan(lambda run, index: block(run, hyper, index), run, indices)
+        run, (*blocks, potentials) = jax.lax.scan(lambda run, index: block(run, hyper, index), run, indices)
+        ended, returns, states = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), blocks)
         if tally is not None:
-            steps = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (blocks.ended, blocks.returns, blocks.states))
-            run = run._replace(totals=tally.add(run.totals, *steps))
+            run = run._replace(totals=tally.add(run.totals, ended, returns, states))
         key_next, key_evaluate = jax.random.split(run.key)
-        evaluation = evaluate(key_evaluate, run, hyper)
-        return run._replace(key=key_next), _record(config, run.agent, evaluation, blocks, indices)
+        success = ended & (returns >= config.success_return)
+        times = 1 + jnp.arange(config.evaluation_period)
+        learns = indices >= config.first_block
+        record = Record(
+            evaluation=evaluate(key_evaluate, run, hyper),
+            num_episodes=jnp.sum(ended),
+            num_successes=jnp.sum(success),
+            first_success=jnp.min(jnp.where(success, times, config.evaluation_period)),
+            training_return=jnp.sum(jnp.where(ended, returns, 0.0)),
+            potential=jnp.sum(jnp.where(learns, potentials, 0.0)) / jnp.sum(learns),
+            is_finite=is_finite(run.agent.sampler.params),
+        )
+        return run._replace(key=key_next), record
 
     return Trainer(init, evaluate, advance)
-
-
-class _Block(NamedTuple):
-    """Measurements of a block: whether each step ended an episode, the returns then, the mean potential, and the
-    environment's states for a tally."""
-
-    ended: Array
-    returns: Array
-    potential: Array
-    states: Any
-
-
-def _record(config: FunctionalConfig, agent: AgentState, evaluation: Array, blocks: _Block, indices: Array) -> Record:
-    ended, returns = blocks.ended.ravel(), blocks.returns.ravel()
-    success = ended & (returns >= config.success_return)
-    times = 1 + jnp.arange(config.evaluation_period)
-    learns = indices >= config.first_block
-    return Record(
-        evaluation=evaluation,
-        num_episodes=jnp.sum(ended),
-        num_successes=jnp.sum(success),
-        first_success=jnp.min(jnp.where(success, times, config.evaluation_period)),
-        training_return=jnp.sum(jnp.where(ended, returns, 0.0)),
-        potential=jnp.sum(jnp.where(learns, blocks.potential, 0.0)) / jnp.sum(learns),
-        is_finite=is_finite(agent.sampler.params),
-    )
-
-
-class _Storage(NamedTuple):
-    """How transitions are stored."""
-
-    code: Array  # zeros of the shape and dtype of an observation in code
-    replay_of: Callable[[Agent], Replay]  # with priorities if the agent has them
-    store: Callable[[Episode, Array, Step, Array], Transition]  # of (episode, action, step, successor)
-    with_start: Callable[[Agent], Agent]  # its minibatches have the first observation even if it is not stored
-
-
-def _storage(environment: Environment, config: FunctionalConfig) -> _Storage:
-    spec = environment.spec
-    shape = jax.eval_shape(lambda key: environment.encode(environment.reset(key)[1]), jax.random.key(0))
-    code, action_dtype = jnp.zeros(shape.shape, shape.dtype), np.min_scalar_type(spec.num_actions - 1)
-    # A start that never changes is put into the minibatches instead of the replay, once for all transitions.
-    start = environment.encode(environment.reset(jax.random.key(0))[1]) if spec.fixed_start else None
-    nothing = jnp.zeros((0,), jnp.uint8)
-    first = code if start is None else nothing
-    example = Transition(code, jnp.zeros((), action_dtype), jnp.zeros(()), False, False, code, first)
-    uniform, prioritised = (
-        replay(config.capacity, example, n_step=config.n_step, priority_exponent=exponent)
-        for exponent in (None, config.priority_exponent)
-    )
-
-    def store(episode: Episode, action: Array, step: Step, successor: Array) -> Transition:
-        return Transition(
-            episode.observation,
-            action.astype(action_dtype),
-            step.reward,
-            step.terminated,
-            step.truncated,
-            successor,
-            episode.first_observation if start is None else nothing,
-        )
-
-    def with_start(agent: Agent) -> Agent:
-        if start is None:
-            return agent
-        put = lambda batch: batch._replace(first_observation=start[None])
-        given = lambda function: lambda key, state, batch, *rest: function(key, state, put(batch), *rest)
-        priorities = None if agent.priorities is None else given(agent.priorities)
-        return agent._replace(update=given(agent.update), priorities=priorities)
-
-    return _Storage(code, lambda agent: uniform if agent.priorities is None else prioritised, store, with_start)
-
-
-def _begin(key: PRNGKey, environment: Environment, agent: Agent) -> Episode:
-    key_reset, key_context = jax.random.split(key)
-    state, observation = environment.reset(key_reset)
-    code = environment.encode(observation)
-    return Episode(state, code, code, agent.begin(key_context), jnp.zeros(()))
-
-
-def _stepped(key: PRNGKey, environment: Environment, episode: Episode, action: Array) -> tuple[Episode, Step]:
-    state, step = environment.step(key, episode.environment, action)
-    successor, return_ = environment.encode(step.observation), episode.return_ + step.reward
-    return episode._replace(environment=state, observation=successor, return_=return_), step
-
-
-def _collect(
-    environment: Environment,
-    agent: Agent,
-    state: AgentState,
-    progress: Scalar,
-    store: Callable[[Episode, Array, Step, Array], Transition],
-    episode: Episode,
-    key: PRNGKey,
-) -> tuple[Episode, tuple[Transition, Array, Array, Any]]:
-    """Takes a step. Returns the episode after it, or the next one, and the transition, whether the step ended the
-    episode, the return of the episode so far, and the environment's state."""
-    key_act, key_step, key_begin = jax.random.split(key, 3)
-    action = agent.explore(key_act, state, episode.context, episode.observation, progress)
-    after, step = _stepped(key_step, environment, episode, action)
-    ended = step.terminated | step.truncated
-    fresh = _begin(key_begin, environment, agent)
-    there = jax.tree.map(lambda new, old: jnp.where(ended, new, old), fresh, after)
-    return there, (store(episode, action, step, after.observation), ended, after.return_, after.environment)
-
-
-def _play_episode(key: PRNGKey, environment: Environment, agent: Agent, state: AgentState) -> Array:
-    """The return of one evaluation episode."""
-
-    def play(carry, key):
-        episode, ended = carry
-        key_act, key_step = jax.random.split(key)
-        action = agent.exploit(key_act, state, episode.context, episode.observation)
-        after, step = _stepped(key_step, environment, episode, action)
-        after = after._replace(return_=jnp.where(ended, episode.return_, after.return_))
-        return (after, ended | step.terminated | step.truncated), None
-
-    key_begin, key_play = jax.random.split(key)
-    keys = jax.random.split(key_play, environment.spec.max_episode_steps)  # type: ignore[arg-type]  # no None in training
-    (episode, _), _ = jax.lax.scan(play, (_begin(key_begin, environment, agent), jnp.zeros((), bool)), keys)
-    return episode.return_

@@ -47,11 +47,7 @@ _NOWHERE = Origin(OWN, "custom")
 
 
 def make_environment(origin: Origin) -> ExternalEnvironment:
-    """Makes the environment of an origin.
-
-    Raises:
-      ValueError: if it cannot be made, or if its kind is "own".
-    """
+    """Makes the environment of an origin; a ValueError if it cannot be made, or if its kind is "own"."""
     makers: dict[str, Callable[..., ExternalEnvironment]] = {"gym": gym_environment, "atari": atari}
     check_choice("kind of environment", origin.kind, makers)
     if origin.kind == "atari":

@@ -1,21 +1,12 @@
-"""Choices that agents, studies and the command line share; the module does not import JAX."""
+"""Choices that agents, studies and the command line share; see `feelgood.agents.Options`. They do not import JAX."""
 
 from typing import Literal, TypeAlias, get_args
 
-Form: TypeAlias = Literal["released", "paper", "corrected", "bounded"]
-"""Forms of the adaptive samplers; see `feelgood.agents.Options`."""
-
-Init: TypeAlias = Literal["torch", "unbiased", "he"]
-"""Initial weights of networks; see `feelgood.agents.Options`."""
-
+Form: TypeAlias = Literal["released", "paper", "corrected", "bounded"]  # of the adaptive samplers
+Init: TypeAlias = Literal["torch", "unbiased", "he"]  # initial weights of networks
 NetworkName: TypeAlias = Literal["auto", "mlp", "nature"]
-"""Networks of agents; see `feelgood.agents.Options`."""
-
-Critic: TypeAlias = Literal["mean", "categorical", "quantile"]
-"""The statistic of the return that a network estimates; see `feelgood.agents.Options`."""
-
-Reduction: TypeAlias = Literal["mean", "sum"]
-"""How the losses of a minibatch are combined; see `feelgood.agents.Options`."""
+Critic: TypeAlias = Literal["mean", "categorical", "quantile"]  # the statistic of the return that a network estimates
+Reduction: TypeAlias = Literal["mean", "sum"]  # how the losses of a minibatch are combined
 
 CRITICS: tuple[str, ...] = get_args(Critic)
 FORMS: tuple[str, ...] = get_args(Form)

@@ -1,26 +1,21 @@
 """`feelgood check`."""
 
 import sys
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from typing import Any
 
 from feelgood.cli.parsing import parser
 from feelgood.pairs import read_values
 
-
-def check_parser() -> ArgumentParser:
-    """The parser of this command."""
-    parse = parser("check")
-    parse.add_argument("env", help="a Gymnasium name such as CartPole-v1, or module:Name-v0")
-    parse.add_argument("--env-settings", nargs="+", default=[], help="settings of the environment, as in map_name=8x8")
-    parse.add_argument("--num-steps", type=int, default=2_000, help="random steps to play (default: 2000)")
-    return parse
+PARSER = parser("check")
+PARSER.add_argument("env", help="a Gymnasium name such as CartPole-v1, or module:Name-v0")
+PARSER.add_argument("--env-settings", nargs="+", default=[], help="settings of the environment, as in map_name=8x8")
+PARSER.add_argument("--num-steps", type=int, default=2_000, help="random steps to play (default: 2000)")
 
 
 def check(arguments: Sequence[str]) -> None:
     """Checks the rules of an environment; exits with code 1 if one is broken."""
-    chosen = check_parser().parse_args(arguments)
+    chosen = PARSER.parse_args(arguments)
     if chosen.env.startswith("atari:"):
         raise ValueError(f"env must be a Gymnasium name, got {chosen.env!r}; Atari games keep all rules")
     settings: dict[str, Any] = read_values("env_settings", chosen.env_settings)

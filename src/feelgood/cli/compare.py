@@ -2,36 +2,31 @@
 
 import json
 import math
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from typing import Any
 
 from feelgood.cli.parsing import parser
 
-
-def compare_parser() -> ArgumentParser:
-    """The parser of this command."""
-    parse = parser("compare")
-    parse.add_argument(
-        "sides",
-        nargs="+",
-        metavar="RUN",
-        help="a study's folder or a file of curves (CSV or Parquet), or FOLDER:AGENT for one of its agents; the first "
-        "is compared with each of the others. For a single folder, its first agent is compared with each of the others",
-    )
-    parse.add_argument("--table", help="table of curves (default: curves)")
-    parse.add_argument(
-        "--same-times",
-        action="store_true",
-        help="use only evaluations at times that all runs of a task have, so that budgets are equal",
-    )
-    parse.add_argument("--json", action="store_true", help="print JSON")
-    return parse
+PARSER = parser("compare")
+PARSER.add_argument(
+    "sides",
+    nargs="+",
+    metavar="RUN",
+    help="a study's folder or a file of curves (CSV or Parquet), or FOLDER:AGENT for one of its agents; the first "
+    "is compared with each of the others. For a single folder, its first agent is compared with each of the others",
+)
+PARSER.add_argument("--table", help="table of curves (default: curves)")
+PARSER.add_argument(
+    "--same-times",
+    action="store_true",
+    help="use only evaluations at times that all runs of a task have, so that budgets are equal",
+)
+PARSER.add_argument("--json", action="store_true", help="print JSON")
 
 
 def compare(arguments: Sequence[str]) -> None:
     """Compares runs, or agents of one run."""
-    chosen = compare_parser().parse_args(arguments)
+    chosen = PARSER.parse_args(arguments)
 
     from feelgood.statistics.compare import agents_of, compare, read_side, sentence
 

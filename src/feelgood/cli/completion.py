@@ -1,7 +1,6 @@
 """`feelgood completion`: scripts that hold all words themselves, so that pressing Tab starts no Python."""
 
 import dataclasses
-from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -9,31 +8,17 @@ from feelgood.catalogue import KINDS
 from feelgood.checks import check_choice
 from feelgood.cli import COMMANDS, home_of
 from feelgood.cli.new import KINDS as SKELETONS
-from feelgood.cli.parsing import parser
+from feelgood.cli.parsing import PARSERS, parser
 from feelgood.cli.run import study_options
 from feelgood.studies import STUDIES
 
 
-def completion_parser() -> ArgumentParser:
-    """The parser of this command."""
-    parse = parser("completion")
-    parse.add_argument("shell", help=f"one of {', '.join(SHELLS)}")
-    return parse
-
-
-def completion(arguments: Sequence[str]) -> None:
-    """Prints the script of a shell."""
-    shell = completion_parser().parse_args(arguments).shell
-    check_choice("shell", shell, SHELLS)
-    print(SHELLS[shell](), end="")
-
-
 def flags_of(command: str) -> list[str]:
-    """Long options of a command, from `COMMAND_parser` or the dataclass `CommandOptions` in its module."""
+    """Long options of a command, from its parser or the dataclass `CommandOptions` in its module."""
     module, function = home_of(command)
-    if hasattr(module, f"{function}_parser"):
-        actions = getattr(module, f"{function}_parser")()._actions
-        return sorted(word for action in actions for word in action.option_strings if word.startswith("--"))
+    if command in PARSERS:
+        words = (word for action in PARSERS[command]._actions for word in action.option_strings)
+        return sorted(word for word in words if word.startswith("--"))
     return _fields(getattr(module, f"{function.title()}Options", None))
 
 
@@ -99,3 +84,13 @@ def _fish_word(word: str) -> str:
 _zsh = lambda: "#compdef feelgood\nautoload -U +X bashcompinit && bashcompinit\n" + _bash()
 
 SHELLS: dict[str, Callable[[], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
+
+PARSER = parser("completion")
+PARSER.add_argument("shell", help=f"one of {', '.join(SHELLS)}")
+
+
+def completion(arguments: Sequence[str]) -> None:
+    """Prints the script of a shell."""
+    shell = PARSER.parse_args(arguments).shell
+    check_choice("shell", shell, SHELLS)
+    print(SHELLS[shell](), end="")

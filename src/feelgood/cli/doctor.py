@@ -7,7 +7,6 @@ import platform
 import re
 import shlex
 import sys
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from importlib import metadata
 from typing import NamedTuple
@@ -27,16 +26,13 @@ class Fact(NamedTuple):
     fatal: bool = False
 
 
-def doctor_parser() -> ArgumentParser:
-    """The parser of this command."""
-    parse = parser("doctor")
-    parse.add_argument("--json", action="store_true", help="print JSON")
-    return parse
+PARSER = parser("doctor")
+PARSER.add_argument("--json", action="store_true", help="print JSON")
 
 
 def doctor(arguments: Sequence[str]) -> None:
     """Prints installed packages and devices; exits with code 1 if a required package or device is missing."""
-    chosen = doctor_parser().parse_args(arguments)
+    chosen = PARSER.parse_args(arguments)
     facts = [Fact("python", platform.python_version()), Fact("feelgood", __version__)]
     facts += [*_packages(), *_extras(), *_devices(), Fact("cores", str(os.cpu_count())), _compiled_code()]
     ready = not any(fact.fatal for fact in facts)

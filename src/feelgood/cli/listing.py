@@ -1,25 +1,20 @@
 """`feelgood list`."""
 
 import json
-from argparse import ArgumentParser
 from collections.abc import Sequence
 
 from feelgood.catalogue import KINDS
 from feelgood.checks import check_choice
 from feelgood.cli.parsing import parser
 
-
-def list_names_parser() -> ArgumentParser:
-    """The parser of this command."""
-    parse = parser("list")
-    parse.add_argument("kind", nargs="?", help=f"one of {', '.join(KINDS)} (default: all)")
-    parse.add_argument("--json", action="store_true", help="print JSON")
-    return parse
+PARSER = parser("list")
+PARSER.add_argument("kind", nargs="?", help=f"one of {', '.join(KINDS)} (default: all)")
+PARSER.add_argument("--json", action="store_true", help="print JSON")
 
 
 def list_names(arguments: Sequence[str]) -> None:
     """Lists names with their summaries and papers."""
-    chosen = list_names_parser().parse_args(arguments)
+    chosen = PARSER.parse_args(arguments)
     if chosen.kind is not None:
         check_choice("kind", chosen.kind, KINDS)
     found = {kind: KINDS[kind]() for kind in ([chosen.kind] if chosen.kind else KINDS)}

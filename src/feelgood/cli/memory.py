@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+_size = lambda count: f"{count / 1e9:,.1f} GB"
 _UNITS = {"bytes": 1, "B": 1} | {f"{c}iB": 1024**i for i, c in enumerate("KMGTPE", 1)}
 
 
@@ -33,11 +34,6 @@ def bytes_asked(text: str) -> int | None:
     """
     found = re.search(rf"allocat\w* (?:request for )?([\d.]+) ?({'|'.join(_UNITS)})", text)
     return round(float(found[1]) * _UNITS[found[2]]) if found else None
-
-
-def _size(count: int) -> str:
-    """Bytes in words: 12.3 GB."""
-    return f"{count / 1e9:,.1f} GB"
 
 
 def _present(*, host: bool) -> str:
@@ -68,9 +64,8 @@ def _to_lower(arguments: Sequence[str]) -> str:
         return "the number of seeds, environments or episodes, capacity, batch_size or the widths of layers (hidden)"
     kind = TrainOptions if command == "train" else study_options(rest[0] if command == "run" else command)
     known = [field.name for field in dataclasses.fields(kind)]
+    names, last = ["seeds_per_task", "num_seeds", "num_processes", "num_chains"], []
     if "config" in known:  # runs one after the other, so their number does not matter
         names, last = ["num_processes", "num_envs", "hidden"], ["--config (capacity, batch_size)"]
-    else:
-        names, last = ["seeds_per_task", "num_seeds", "num_processes", "num_chains"], []
     words = [*(f"--{name.replace('_', '-')}" for name in names if name in known), *last]
     return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

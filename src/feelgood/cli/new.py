@@ -4,7 +4,6 @@ import keyword
 import re
 import shlex
 import sys
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -15,18 +14,15 @@ from feelgood.cli.parsing import parser
 KINDS = ("environment", "agent", "sampler", "study")
 
 
-def new_parser() -> ArgumentParser:
-    """The parser of this command."""
-    parse = parser("new")
-    parse.add_argument("kind", help=f"one of {', '.join(KINDS)}")
-    parse.add_argument("name", help="name of the module, as in my_maze")
-    parse.add_argument("-o", "--output", type=Path, default=Path(), help="folder (default: the current one)")
-    return parse
+PARSER = parser("new")
+PARSER.add_argument("kind", help=f"one of {', '.join(KINDS)}")
+PARSER.add_argument("name", help="name of the module, as in my_maze")
+PARSER.add_argument("-o", "--output", type=Path, default=Path(), help="folder (default: the current one)")
 
 
 def new(arguments: Sequence[str]) -> None:
     """Writes a commented module and its test."""
-    chosen = new_parser().parse_args(arguments)
+    chosen = PARSER.parse_args(arguments)
     check_choice("kind", chosen.kind, KINDS)
     if not re.fullmatch(r"[a-z][a-z0-9_]*", chosen.name):
         raise ValueError(f"name must be a module's name of small letters, digits and underscores, got {chosen.name!r}")

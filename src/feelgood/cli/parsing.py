@@ -28,16 +28,21 @@ class _Parser(argparse.ArgumentParser):
         raise ValueError(message)
 
 
+PARSERS: dict[str, argparse.ArgumentParser] = {}
+"""The parsers of the commands whose modules are loaded, except those with dataclasses of options."""
+
+
 def parser(name: str) -> argparse.ArgumentParser:
     """A parser for the command `name`: its help ends with an example, and its errors are ValueErrors."""
     command = COMMANDS[name]
-    return _Parser(
+    PARSERS[name] = _Parser(
         prog=f"feelgood {name}",
         description=f"{command.summary[0].upper()}{command.summary[1:]}.",
         epilog=f"example: {command.example}",
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,  # keeps the example on one line
     )
+    return PARSERS[name]
 
 
 def parse_options(kind: Any, arguments: Sequence[str], command: str, example: str) -> Any:

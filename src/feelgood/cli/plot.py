@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,24 +10,21 @@ from feelgood.checks import check_choice
 from feelgood.cli.parsing import parser
 
 _ENDINGS = (".png", ".pdf", ".svg")
+_DEFAULT = "the study's folder; the current folder for several"
 
-
-def plot_parser() -> ArgumentParser:
-    """The parser of this command."""
-    parse = parser("plot")
-    parse.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="folders of studies, drawn together")
-    parse.add_argument("--kind", nargs="+", default=[], help="kinds of figure (default: all that the tables allow)")
-    parse.add_argument("--agents", nargs="+", default=[], help="agents to draw, with -o or --json (default: all)")
-    where = "the study's folder; the current folder for several"
-    file = f"a folder, or a file ending in .png, .pdf or .svg (default: {where})"
-    parse.add_argument("-o", "--output", type=Path, help=file)
-    parse.add_argument("--json", action="store_true", help="print the data as JSON instead of drawing it")
-    return parse
+PARSER = parser("plot")
+PARSER.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="folders of studies, drawn together")
+PARSER.add_argument("--kind", nargs="+", default=[], help="kinds of figure (default: all that the tables allow)")
+PARSER.add_argument("--agents", nargs="+", default=[], help="agents to draw, with -o or --json (default: all)")
+PARSER.add_argument(
+    "-o", "--output", type=Path, help=f"a folder, or a file ending in .png, .pdf or .svg (default: {_DEFAULT})"
+)
+PARSER.add_argument("--json", action="store_true", help="print the data as JSON instead of drawing it")
 
 
 def plot(arguments: Sequence[str]) -> None:
     """Draws a study's figures from its tables."""
-    chosen = plot_parser().parse_args(arguments)
+    chosen = PARSER.parse_args(arguments)
     one_file = chosen.output is not None and chosen.output.suffix in _ENDINGS
     if chosen.json and chosen.output is not None:
         raise ValueError("--json prints and --output writes; choose one of them")

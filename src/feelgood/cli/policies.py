@@ -20,27 +20,20 @@ def _parser(command: str, seeded: str) -> ArgumentParser:
     return parse
 
 
-def evaluate_parser() -> ArgumentParser:
-    """The parser of `evaluate`."""
-    parse = _parser("evaluate", "episodes")
-    parse.add_argument("--num-episodes", type=int, default=20, help="number of episodes (default: 20)")
-    parse.add_argument("--json", action="store_true", help="print JSON")
-    return parse
+EVALUATE = _parser("evaluate", "episodes")
+EVALUATE.add_argument("--num-episodes", type=int, default=20, help="number of episodes (default: 20)")
+EVALUATE.add_argument("--json", action="store_true", help="print JSON")
 
-
-def record_parser() -> ArgumentParser:
-    """The parser of `record`."""
-    parse = _parser("record", "episode")
-    file = "output file, .gif, or .mp4 with ffmpeg (default: game.gif)"
-    parse.add_argument("-o", "--output", type=Path, default=Path("game.gif"), help=file)
-    parse.add_argument("--max-steps", type=int, default=2000, help="largest number of steps (default: 2000)")
-    parse.add_argument("--every", type=int, default=1, help="show each EVERY-th step, for a smaller file (default: 1)")
-    return parse
+RECORD = _parser("record", "episode")
+_OUTPUT = "output file, .gif, or .mp4 with ffmpeg (default: game.gif)"
+RECORD.add_argument("-o", "--output", type=Path, default=Path("game.gif"), help=_OUTPUT)
+RECORD.add_argument("--max-steps", type=int, default=2000, help="largest number of steps (default: 2000)")
+RECORD.add_argument("--every", type=int, default=1, help="show each EVERY-th step, for a smaller file (default: 1)")
 
 
 def evaluate(arguments: Sequence[str]) -> None:
     """Plays episodes with the policies of a run and prints their returns."""
-    chosen = evaluate_parser().parse_args(arguments)
+    chosen = EVALUATE.parse_args(arguments)
     set_up_jax()
 
     from feelgood.statistics import bootstrap, mean
@@ -80,7 +73,7 @@ def _number(value: float) -> str:
 
 def record(arguments: Sequence[str]) -> None:
     """Records an episode of each policy of a run; with several, each file has the name of its policy."""
-    chosen = record_parser().parse_args(arguments)
+    chosen = RECORD.parse_args(arguments)
     set_up_jax()
 
     from feelgood.training.policy_files import find_policies, load_policy

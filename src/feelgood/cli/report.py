@@ -1,25 +1,19 @@
 """`feelgood report`."""
 
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
 from feelgood.cli.parsing import parser
 
-
-def report_parser() -> ArgumentParser:
-    """The parser of this command."""
-    parse = parser("report")
-    parse.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="folders of studies")
-    file = Path("report.html")
-    parse.add_argument("-o", "--output", type=Path, default=file, help=f"output file (default: {file})")
-    parse.add_argument("--title", help="title of the page")
-    return parse
+PARSER = parser("report")
+PARSER.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="folders of studies")
+PARSER.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="output file (default: report.html)")
+PARSER.add_argument("--title", help="title of the page")
 
 
 def report(arguments: Sequence[str]) -> None:
     """Writes one self-contained page with the results of runs."""
-    chosen = report_parser().parse_args(arguments)
+    chosen = PARSER.parse_args(arguments)
     if chosen.output.suffix not in (".html", ".htm"):
         raise ValueError(f"output must end in .html, got {str(chosen.output)!r}")
 

@@ -15,6 +15,9 @@ from feelgood.cli.parsing import parse_options, parser
 from feelgood.cli.work import interruptible, set_up_jax
 from feelgood.studies import STUDIES
 
+RESUME = parser("resume")
+RESUME.add_argument("folder", type=Path, help="the study's folder, which holds its manifest.json")
+
 
 def run(arguments: Sequence[str]) -> None:
     """Runs a study."""
@@ -43,9 +46,7 @@ def resume(arguments: Sequence[str]) -> None:
     """Continues a stopped study with the options in its manifest."""
     from feelgood.runs.store import read_study
 
-    parse = parser("resume")
-    parse.add_argument("folder", type=Path, help="the study's folder, which holds its manifest.json")
-    folder = parse.parse_args(arguments).folder
+    folder = RESUME.parse_args(arguments).folder
     manifest = read_study(folder)
     name, again = manifest["study"], shlex.join(["feelgood", "resume", str(folder)])
     check_choice(f"study of {folder}", name, [*STUDIES, "train"])

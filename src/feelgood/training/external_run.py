@@ -105,9 +105,8 @@ class Run:
 
     def _lowered(self) -> list[Any]:
         """Acting and learning, before compilation."""
-        num_lanes, environment = self.config.num_lanes, self.environment
-        none, start = np.zeros(num_lanes, bool), np.uint32(0)
-        frame = np.zeros((num_lanes, *environment.frame_shape), environment.frame_dtype)
+        none, start = np.zeros(self.config.num_lanes, bool), np.uint32(0)
+        frame = np.zeros((self.config.num_lanes, *self.environment.frame_shape), self.environment.frame_dtype)
         arrival = Arrival(frame, none, none.astype(np.int32), none.astype(np.float32), none)
         rest = (self.hyper, self._progress())
         return [
@@ -246,8 +245,8 @@ class Run:
                 if self.journal is not None:
                     self._checkpoint()
                     self.journal.flush()
-                raise Interrupted(self._outcome(first_turn, seconds))
-            self._keep_end()  # before waiting for the last evaluations
+            else:
+                self._keep_end()  # before waiting for the last evaluations
             while self.curve.is_waiting() and not stop.is_set():
                 self.curve.wait(0.2)
                 self._collect()

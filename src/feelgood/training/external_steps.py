@@ -86,15 +86,33 @@ def external_steps(
         priority_exponent=None if uniform else config.priority_exponent,
     )
     num_draws = min(config.num_draws, config.num_lanes // config.num_chains)
+    trained_part = lambda state: acting_part(state)._replace(frozen=())
 
     def init(key: PRNGKey, hyper: Any) -> tuple[AgentState, Lanes]:
         key_agent, key_context, key_draws = jax.random.split(key, 3)
         context = in_evaluation.begin(key_context, config.num_envs, hyper)
         lanes = Lanes(replay.init(), context.reshape(config.num_groups, config.num_lanes, *context.shape[1:]))
         if num_draws > 1:  # all from the prior
-            draw = lambda key: _trained_part(in_evaluation.init(key, hyper))
+            draw = lambda key: trained_part(in_evaluation.init(key, hyper))
             lanes = lanes._replace(draws=jax.lax.map(draw, jax.random.split(key_draws, num_draws)))
         return in_evaluation.init(key_agent, hyper), lanes
+
+    def acting_draws(turn: Array, state: AgentState, draws: Any) -> tuple[Any, AgentState]:
+        """Replaces the oldest draw by the current parameters if due; returns the draws and the acting policies."""
+        if num_draws == 1:
+            return draws, state
+        # Before the first gradient step the current parameters are one draw from the prior, which must not replace all
+        # others.
+        step, period = turn // config.num_groups, max(config.draw_steps // num_draws, 1)
+        is_due = (turn >= config.first_block) & (step % period == 0)
+        place = jnp.where(is_due, step // period % num_draws, num_draws)  # a place beyond the last is dropped
+        put = lambda table, one: table.at[place].set(one, mode="drop")
+        draws = jax.tree.map(put, draws, trained_part(state))
+        if config.num_chains == 1:
+            return draws, draws
+        policies = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), draws)
+        many = lambda x: jnp.tile(x, (num_draws, *[1] * (x.ndim - 1)))
+        return draws, policies._replace(frozen=jax.tree.map(many, state.frozen))
 
     def act(key, turn, state, lanes, arrival, hyper, progress):
         agent, num_lanes, group = agent_at(hyper, progress), config.num_lanes, turn % config.num_groups
@@ -103,7 +121,7 @@ def external_steps(
         key_begin, key_explore = jax.random.split(jax.random.fold_in(key, turn))
         fresh = jax.vmap(agent.begin)(jax.random.split(key_begin, num_lanes))
         context = jnp.where(jnp.asarray(arrival.is_first), fresh, lanes.context[group])
-        draws, policies = _acting_draws(config, num_draws, turn, state, lanes.draws)
+        draws, policies = acting_draws(turn, state, lanes.draws)
 
         def explore(keys: Array, policy: AgentState, context: Array, observations: Array) -> Array:
             policy = policy if config.num_chains > 1 else policy._replace(frozen=state.frozen)
@@ -127,27 +145,3 @@ def external_steps(
         in_evaluation,
         replay,
     )
-
-
-def _trained_part(state: AgentState) -> AgentState:
-    return acting_part(state)._replace(frozen=())
-
-
-def _acting_draws(
-    config: ExternalConfig, num_draws: int, turn: Array, state: AgentState, draws: Any
-) -> tuple[Any, AgentState]:
-    """Replaces the oldest draw by the current parameters if it is due; returns the draws and the acting policies."""
-    if num_draws == 1:
-        return draws, state
-    # Before the first gradient step the current parameters are one draw from the prior, which must not replace all
-    # others.
-    step, period = turn // config.num_groups, max(config.draw_steps // num_draws, 1)
-    is_due = (turn >= config.first_block) & (step % period == 0)
-    place = jnp.where(is_due, step // period % num_draws, num_draws)  # a place beyond the last is dropped
-    put = lambda table, one: table.at[place].set(one, mode="drop")
-    draws = jax.tree.map(put, draws, _trained_part(state))
-    if config.num_chains == 1:
-        return draws, draws
-    policies = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), draws)
-    many = lambda x: jnp.tile(x, (num_draws, *[1] * (x.ndim - 1)))
-    return draws, policies._replace(frozen=jax.tree.map(many, state.frozen))

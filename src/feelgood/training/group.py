@@ -46,12 +46,7 @@ class Group:
         self._answer: Future[tuple[np.ndarray, tuple[Any, ...]]] | None = None
 
     def begin(self, seed: int, stagger: np.ndarray) -> None:
-        """Begins new episodes in all environments.
-
-        Args:
-          seed: seed of the environments.
-          stagger: int (lanes,), the step at which each environment is reset once; 0 for never.
-        """
+        """Begins new episodes in all environments; `stagger`, int (lanes,), is the step of a reset, 0 for never."""
         frames = self._frames(self._env.reset(seed=seed)[0])
         none, zeros = np.zeros(self._num_lanes, bool), np.zeros(self._num_lanes, np.int32)
         self._answer, self._num_steps, self._stagger = None, 0, stagger

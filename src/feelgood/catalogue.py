@@ -6,6 +6,7 @@ Summaries and papers are read from the docstrings of the code.
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from feelgood.studies import STUDIES
@@ -36,10 +37,6 @@ def _entry(name: str, thing: Any) -> Entry:
     return Entry(name, summary, "; ".join(papers) or None)
 
 
-def _entries(named: Mapping[str, Any]) -> list[Entry]:
-    return [_entry(name, thing) for name, thing in named.items()]
-
-
 def _returning(kind: type, module: Any) -> dict[str, Callable]:
     """The public functions of a module that return `kind`, by name."""
     named = {name: getattr(module, name) for name in module.__all__}
@@ -50,35 +47,11 @@ def _returning(kind: type, module: Any) -> dict[str, Callable]:
     }
 
 
-def _agents() -> list[Entry]:
-    from feelgood.agents import ZOO
-
-    entries = _entries({name: recipe.make for name, recipe in ZOO.items()})
-    entries.sort(key=lambda entry: not entry.summary.endswith("recommended"))
-    # The docstrings of the paper's own agents do not cite it.
-    own = ("fg_ulmcdqn", "fg_lmcdqn", "ulmcdqn")
-    return [entry._replace(paper=PAPER) if entry.name in own else entry for entry in entries]
-
-
-def _samplers() -> list[Entry]:
-    from feelgood import samplers
-
-    return _entries(_returning(samplers.Sampler, samplers))
-
-
-def _environments() -> list[Entry]:
-    from feelgood import envs
+def _documented() -> dict[str, Mapping[str, Any]]:
+    """Objects with a docstring, or their summaries, by kind and name; studies are left out, as these load JAX."""
+    from feelgood import agents, bandits, envs, linear, samplers
     from feelgood.envs.diagnostic import DIAGNOSTICS
-
-    return _entries({**_returning(envs.Environment, envs), **DIAGNOSTICS})
-
-
-def _studies() -> list[Entry]:
-    return _entries({name: study.summary for name, study in STUDIES.items()})
-
-
-def _algorithms() -> list[Entry]:
-    from feelgood import linear
+    from feelgood.linear import mdps
 
     # Variants of Algorithm 1 that differ only in their sampler share one function and have no docstring of their own.
     lines = {
@@ -87,29 +60,31 @@ def _algorithms() -> list[Entry]:
         "ase_baoab": "LSVI-ASE with a splitting scheme of low friction whose momentum is kept between episodes",
         "ase_exact": "LSVI-ASE with exact draws instead of a sampler",
     }
-    return _entries({name: lines.get(name) or getattr(linear, name) for name in linear.algorithms.ALGORITHMS})
-
-
-def _mdps() -> list[Entry]:
-    from feelgood.linear import mdps
-
     factories = {"simplex": mdps.random_simplex, "lock": mdps.combination_lock}
-    return _entries({name: factories.get(name) or getattr(mdps, name) for name in mdps.SUITE})
+    return {
+        "agents": {name: recipe.make for name, recipe in agents.ZOO.items()},
+        "samplers": _returning(samplers.Sampler, samplers),
+        "environments": {**_returning(envs.Environment, envs), **DIAGNOSTICS},
+        "algorithms": {name: lines.get(name) or getattr(linear, name) for name in linear.algorithms.ALGORITHMS},
+        "mdps": {name: factories.get(name) or getattr(mdps, name) for name in mdps.SUITE},
+        "bandits": bandits.ALGORITHMS,
+    }
 
 
-def _bandits() -> list[Entry]:
-    from feelgood import bandits
-
-    return _entries(bandits.ALGORITHMS)
+def _entries(kind: str) -> list[Entry]:
+    is_studies = kind == "studies"
+    named = {name: study.summary for name, study in STUDIES.items()} if is_studies else _documented()[kind]
+    entries = [_entry(name, thing) for name, thing in named.items()]
+    if kind == "agents":
+        entries.sort(key=lambda entry: not entry.summary.endswith("recommended"))
+        # The docstrings of the paper's own agents do not cite it.
+        own = ("fg_ulmcdqn", "fg_lmcdqn", "ulmcdqn")
+        entries = [entry._replace(paper=PAPER) if entry.name in own else entry for entry in entries]
+    return entries
 
 
 KINDS: dict[str, Callable[[], list[Entry]]] = {
-    "agents": _agents,
-    "samplers": _samplers,
-    "environments": _environments,
-    "studies": _studies,
-    "algorithms": _algorithms,
-    "mdps": _mdps,
-    "bandits": _bandits,
+    kind: partial(_entries, kind)
+    for kind in ("agents", "samplers", "environments", "studies", "algorithms", "mdps", "bandits")
 }
 """Functions that list the entries of each kind; all except studies load JAX."""

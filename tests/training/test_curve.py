@@ -1,6 +1,7 @@
 """The curve of a run, with evaluations that the test ends."""
 
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from feelgood.agents import AgentState
 from feelgood.training.curve import CurveRecorder, Point
-from feelgood.training.evaluation import Evaluator, Played
+from feelgood.training.evaluation import Evaluator
 
 
 class Ends(Evaluator):
@@ -22,7 +23,9 @@ class Ends(Evaluator):
         return self.asked[-1][2]
 
     def end(self, number, *returns, num_cut=0):
-        self.asked[number][2].set_result(Played(np.asarray(returns), np.full(len(returns), 7.0), num_cut))
+        lengths = np.full(len(returns), 7.0)
+        played = SimpleNamespace(returns=np.asarray(returns), lengths=lengths, num_cut=num_cut)
+        self.asked[number][2].set_result(played)
 
 
 @pytest.fixture

@@ -121,11 +121,11 @@ def test_each_evaluation_equals_the_same_evaluation_alone(num_places, by_themsel
         answers = [future.result(600) for future in asked(these, range(7))]
     finally:
         these.close()
-    for i, (returns, lengths, num_cut) in enumerate(answers):
+    for i, played in enumerate(answers):
         expected_returns, expected_lengths, expected_cut = played_by_hand(i)
-        assert num_cut == expected_cut
-        np.testing.assert_array_equal(returns, expected_returns)
-        np.testing.assert_array_equal(lengths, expected_lengths)
+        assert played.num_cut == expected_cut
+        np.testing.assert_array_equal(played.returns, expected_returns)
+        np.testing.assert_array_equal(played.lengths, expected_lengths)
     if by_themselves:
         together = "send" * num_places + "recv" * num_places
         assert together in "".join(log)
@@ -141,7 +141,7 @@ def test_a_failed_evaluation_raises_and_others_continue(action, error):
         with pytest.raises(error):
             broken.result(600)
         for i, future in ((1, beside), (6, after)):
-            np.testing.assert_array_equal(future.result(600)[0], played_by_hand(i)[0])
+            np.testing.assert_array_equal(future.result(600).returns, played_by_hand(i)[0])
     finally:
         these.close()
 
@@ -194,6 +194,6 @@ def test_a_cancelled_evaluation_is_left_out():
         assert unwanted.cancel()
         go_on.set()
         for i, future in ((0, first), (2, last)):
-            np.testing.assert_array_equal(future.result(600)[0], played_by_hand(i)[0])
+            np.testing.assert_array_equal(future.result(600).returns, played_by_hand(i)[0])
     finally:
         these.close()

@@ -42,9 +42,9 @@ class AgentSpec(NamedTuple):
         self, state: AgentState, environment: ExternalEnvironment, origin: Origin, training: Mapping[str, Any]
     ) -> Policy:
         """The policy of a trained agent; `training` holds the settings of its run."""
-        own = (self.make, self.hyper, policy_of(state), self.name)
-        chains = training.get("num_chains", 1)
-        return Policy(environment, *own, origin, self.options, chains, self.schedule, training)
+        rest = {"num_chains": training.get("num_chains", 1), "schedule": self.schedule, "training": training}
+        acting = policy_of(state)
+        return Policy(environment, self.make, self.hyper, acting, self.name, origin, self.options, **rest)
 
 
 def agent_spec(

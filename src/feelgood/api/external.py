@@ -70,15 +70,7 @@ def external_environment(
 
 
 class Job(NamedTuple):
-    """Runs on an external environment with all settings filled in, for `train_external`.
-
-    Attributes:
-      spec: the agent.
-      origin: the origin of the environment.
-      environment: the environment.
-      seeds: one for each run.
-      config: settings of the runs.
-    """
+    """Runs on an external environment with all settings filled in, one for each seed, for `train_external`."""
 
     spec: AgentSpec
     origin: Origin

@@ -57,16 +57,15 @@ def train_functional(
     check_agent(spec, functional_spaces(environment))
     external, origin = functional_as_external(environment), Origin("own", name)
     trains = trainer(environment, spec.make, config, spec.schedule)
-    random = {"random_return": random_return(environment)}
+    about, random = {"agent": spec.name, "environment": name}, random_return(environment)
     rows: list[list[dict[str, Any]]] = [[] for _ in seeds]
 
     def report_rows(curves: Curves, num_chunks: int) -> None:
         """Reports the rows that are new."""
         for chunk in range(len(rows[0]), num_chunks + 1):
             for i, seed in enumerate(seeds):
-                step = chunk * config.evaluation_period
-                where = {"agent": spec.name, "environment": name, "seed": seed, "step": step}
-                rows[i].append({**where, **_evaluation(curves, i, chunk), **random})
+                where = {**about, "seed": seed, "step": chunk * config.evaluation_period}
+                rows[i].append({**where, **_evaluation(curves, i, chunk), "random_return": random})
                 report(seed, rows[i][-1])
 
     path = None if folder is None else folder / "runs.checkpoint"

@@ -34,11 +34,7 @@ def compare(arguments: Sequence[str]) -> None:
     first, *others = [read_side(name, chosen.table) for name in names]
     found = [compare(first, other, same_times=chosen.same_times) for other in others]
     if chosen.json:
-        known = lambda value: None if isinstance(value, float) and math.isnan(value) else value
-        rows = [
-            [{name: known(value) for name, value in row.items()} for row in each.rows.to_dict("records")]
-            for each in found
-        ]
+        rows = [each.rows.astype(object).where(each.rows.notna(), None).to_dict("records") for each in found]
         plain = [
             {**each._asdict(), "rows": own, "sentence": sentence(each)} for each, own in zip(found, rows, strict=True)
         ]

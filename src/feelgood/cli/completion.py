@@ -65,20 +65,17 @@ complete -o default -F _feelgood feelgood
 
 def _fish() -> str:
     line = "complete -c feelgood -n"
+    option = lambda word: f"-l {word.removeprefix('--')}" if word.startswith("--") else f"-f -a {word}"
     lines = ["# fish completion for feelgood"]
     for name, words in _following().items():
         seen = f"'__fish_seen_subcommand_from {name}'"
         summary = COMMANDS[name].summary.replace("'", "’").replace(":", " -")  # no quoting needed
         lines.append(f"{line} __fish_use_subcommand -f -a {name} -d '{summary}'")
-        lines += [f"{line} {seen} {_fish_word(word)}" for word in words]
+        lines += [f"{line} {seen} {option(word)}" for word in words]
     for study in STUDIES:
         seen = f"'__fish_seen_subcommand_from run; and __fish_seen_subcommand_from {study}'"
-        lines += [f"{line} {seen} {_fish_word(word)}" for word in study_flags(study)]
+        lines += [f"{line} {seen} {option(word)}" for word in study_flags(study)]
     return "\n".join([*lines, ""])
-
-
-def _fish_word(word: str) -> str:
-    return f"-l {word.removeprefix('--')}" if word.startswith("--") else f"-f -a {word}"
 
 
 _zsh = lambda: "#compdef feelgood\nautoload -U +X bashcompinit && bashcompinit\n" + _bash()

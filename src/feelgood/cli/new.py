@@ -13,7 +13,6 @@ from feelgood.cli.parsing import parser
 
 KINDS = ("environment", "agent", "sampler", "study")
 
-
 PARSER = parser("new")
 PARSER.add_argument("kind", help=f"one of {', '.join(KINDS)}")
 PARSER.add_argument("name", help="name of the module, as in my_maze")

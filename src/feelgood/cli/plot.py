@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,16 @@ def plot(arguments: Sequence[str]) -> None:
         check_choice("kind", kind, kinds)
     if one_file and len(chosen.kind) != 1:
         raise ValueError(f"one file holds one figure: choose one --kind of {', '.join(map(repr, kinds))}")
-    made = _each(chosen.kind, kinds, lambda kind: charts.make_chart(kind, tables))
+    made, reasons = {}, []
+    for kind in chosen.kind or kinds:
+        try:
+            made[kind] = charts.make_chart(kind, tables)
+        except ValueError as error:
+            if chosen.kind:  # of the kinds that were not asked for, those are left out that cannot be made
+                raise
+            reasons.append(str(error))
+    if not made:
+        raise ValueError(f"there is nothing to draw: {'; '.join(dict.fromkeys(reasons))}")
     if chosen.json:
         print(json.dumps(plain([*made.values()]), indent=2))
         return
@@ -76,18 +85,3 @@ def _agents(table: Any) -> list[str]:
     """The agent, algorithm or sampler of every row; empty if the table has no such column."""
     names = [name for name in ("agent", "algorithm", "sampler", "scheme") if name in table.columns]
     return list(table[names[0]].astype(str)) if names else []
-
-
-def _each(asked: Sequence[str], kinds: Iterable[str], make: Callable[[str], Any]) -> dict[str, Any]:
-    """Makes the kinds that were asked for, or all that can be made."""
-    made, reasons = {}, []
-    for kind in asked or kinds:
-        try:
-            made[kind] = make(kind)
-        except ValueError as error:
-            if asked:
-                raise
-            reasons.append(str(error))
-    if not made:
-        raise ValueError(f"there is nothing to draw: {'; '.join(dict.fromkeys(reasons))}")
-    return made

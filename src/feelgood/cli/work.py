@@ -12,8 +12,7 @@ from feelgood import signals, streams
 def set_up_jax(*, shares: bool = False) -> None:
     """Makes every core a device and enables a cache of compiled code that is shared between commands.
 
-    Args:
-      shares: whether worker processes use this machine's accelerator, so that this process must not reserve its memory.
+    With `shares`, worker processes use this machine's accelerator too, so this process does not reserve its memory.
     """
     import jax
 

@@ -23,8 +23,7 @@ class Transition(NamedTuple):
 
     Attributes:
       observation: the observation before the action.
-      action: the action.
-      reward: its reward.
+      reward: of the action.
       terminated: bool; the episode ended in a terminal state.
       truncated: bool; the episode was cut off here.
       next_observation: the true successor, also at the end of an episode.

@@ -43,7 +43,11 @@ def _identity(value: Any, seen: dict[int, tuple[int, Any]], in_object: bool) -> 
     seen[id(value)] = len(seen), value  # the reference keeps the id unique
     inner = functools.partial(_identity, seen=seen, in_object=in_object)
     if hasattr(value, "__array__") and hasattr(value, "dtype"):
-        return _array(value, inner)
+        is_key = jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+        numbers = np.asarray(jax.random.key_data(value) if is_key else value)
+        if numbers.dtype.hasobject:
+            return inner(numbers.tolist())
+        return [str(numbers.dtype), list(numbers.shape), hashlib.sha256(numbers.tobytes()).hexdigest()]
     if isinstance(value, Mapping):
         return [[inner(name), inner(item)] for name, item in value.items()]
     if isinstance(value, Set):
@@ -70,15 +74,6 @@ def _identity(value: Any, seen: dict[int, tuple[int, Any]], in_object: bool) -> 
         fields = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
         return [_name(type(value)), inner(fields)]
     return [_name(type(value)), {} if in_object else _identity(vars(value), seen, True)]
-
-
-def _array(value: Any, inner: Any) -> Any:
-    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
-        value = jax.random.key_data(value)
-    numbers = np.asarray(value)
-    if numbers.dtype.hasobject:
-        return inner(numbers.tolist())
-    return [str(numbers.dtype), list(numbers.shape), hashlib.sha256(numbers.tobytes()).hexdigest()]
 
 
 def _name(value: Any) -> str:

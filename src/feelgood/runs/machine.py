@@ -41,11 +41,8 @@ def describe_code() -> dict[str, Any]:
     """The version and commit of this package, and the number of JAX devices: tables with equal facts may be mixed."""
     jax = sys.modules.get("jax")
     devices = 0 if jax is None else jax.local_device_count()
-    return {
-        "version": version_of("feelgood") or "not installed",
-        "commit": _git("rev-parse", "HEAD"),
-        "devices": devices,
-    }
+    version = version_of("feelgood") or "not installed"
+    return {"version": version, "commit": _git("rev-parse", "HEAD"), "devices": devices}
 
 
 def _git(*words: str) -> str | None:

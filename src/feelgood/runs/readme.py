@@ -15,12 +15,9 @@ def is_ours(path: Path) -> bool:
 
 
 def describe(folder: Path, manifest: Mapping[str, Any], files: Mapping[str, str]) -> str:
-    """Describes a study's folder: its files, the command that made it, and how to read it.
+    """Describes a study's folder: the files that exist, the command that made it, and how to read it.
 
-    Args:
-      folder: the study's folder; only files that exist are listed.
-      manifest: the study's manifest, see `store.recorded`.
-      files: the files that the study writes, with a one-line description of each.
+    For the manifest and the files see `store.recorded`.
     """
     if manifest["finished"]:
         state = f"finished {manifest['time']}, after {manifest['wall_seconds']} s in its last process"

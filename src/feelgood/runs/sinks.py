@@ -137,8 +137,7 @@ def wandb(
     """A run of Weights & Biases.
 
     Args:
-      project: project of the run.
-      name: its name.
+      project: project of the run called `name`.
       folder: folder for local files.
       config: hyper-parameters and other settings to store with the run.
       identity: id of the run; an existing run is continued, and steps that it already has are dropped.

@@ -207,10 +207,8 @@ _ELSEWHERE = ("output", "engine", "ray_address", "num_processes", "seeds_per_tas
 def as_command(study: str, spec: Any) -> str:
     """The command line that runs a study.
 
-    Args:
-      study: name of the study.
-      spec: its options, a dataclass or the mapping in a manifest. Empty options are left out, and so are options of a
-        dataclass at their default.
+    Its options are a dataclass or the mapping in a manifest. Empty options are left out, and so are options of a
+    dataclass at their default.
 
     Examples:
       >>> from feelgood.studies.samplers.study import SamplersStudy
@@ -246,8 +244,7 @@ def recorded(
     A README.md written by somebody else is not changed.
 
     Args:
-      output: the study's folder.
-      study: its name.
+      output: the folder of the study called `study`.
       spec: its options, a dataclass; options that do not change its results do not make it another study.
       seeds: the seeds of each use.
       files: the files that the study writes, with one line on each.
@@ -258,8 +255,7 @@ def recorded(
       A dictionary for facts that are known only after the work; they are added to the manifest.
 
     Raises:
-      ValueError: if the folder holds another study or other options, or tables and no manifest, or if another process
-        is writing to it.
+      ValueError: if the folder holds another study, tables and no manifest, or another process is writing to it.
     """
     path = output / "manifest.json"
     options, label = dataclasses.asdict(spec), _label(study, spec)

@@ -52,14 +52,7 @@ def acting(
     schedule: Callable[[Any, Scalar], Any],
     num_chains: int = 1,
 ) -> Acting:
-    """Builds and jits the functions.
-
-    Args:
-      environment: the external environment.
-      make_agent: `(spaces, hyper) -> Agent`; called with traced hyper-parameters.
-      schedule: `(hyper, progress) -> hyper`, the hyper-parameters at `progress` in [0, 1] of the budget.
-      num_chains: chains in the agent's state.
-    """
+    """Builds and jits the functions; for the arguments see `feelgood.training.external_steps.external_steps`."""
     spaces = spaces_of(environment)
 
     def init(key: PRNGKey, hyper: Any) -> AgentState:

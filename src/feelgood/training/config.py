@@ -103,10 +103,8 @@ class FunctionalConfig(TrainingConfig):
     def __post_init__(self):
         super().__post_init__()
         if (self.train_frequency * self._ratio).denominator != 1:
-            product = f"{self.replay_ratio} · {self.train_frequency}"
-            raise ValueError(
-                f"replay_ratio times train_frequency must be a whole number of gradient steps, got {product}"
-            )
+            got = f"got {self.replay_ratio} · {self.train_frequency}"
+            raise ValueError(f"replay_ratio times train_frequency must be a whole number of gradient steps, {got}")
         check_multiple("evaluation_period", self.evaluation_period, "train_frequency", self.train_frequency)
         check_multiple("num_steps", self.num_steps, "evaluation_period", self.evaluation_period)
         if self.updates_per_block == 0:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from feelgood.agents import AgentState
-from feelgood.training.evaluation import Evaluator, Played
+from feelgood.training.evaluation import Episodes, Evaluator
 from feelgood.typing import PRNGKey
 
 
@@ -64,7 +64,7 @@ class CurveRecorder:
         self.rows = np.full((-(-num_steps // period) + 1, len(Point._fields)), np.nan)
         self.num_reported, self.num_cut = 0, 0
         self.best: tuple[int, AgentState] | None = None
-        self._evaluations: dict[int, tuple[Future[Played], AgentState]] = {}
+        self._evaluations: dict[int, tuple[Future[Episodes], AgentState]] = {}
 
     def index(self, step: int) -> int:
         """The point that was last due at a step; the last one is due at the end of the budget."""

@@ -86,9 +86,7 @@ def play(
 
     Args:
       env: from `environment.make`; reset here.
-      environment: the external environment that made it.
       act: `(time, observations) -> actions`, both with a leading axis of lanes.
-      seed: seed of the environments.
       max_steps: episodes are cut off after this number of steps.
       on_step: called with the frames of every step, including the first.
     """
@@ -110,18 +108,10 @@ def external_random_return(environment: ExternalEnvironment, num_episodes: int, 
         env.close()
 
 
-class Played(NamedTuple):
-    """The episodes of an evaluation: returns and lengths, (episodes,), and how many were cut off."""
-
-    returns: np.ndarray
-    lengths: np.ndarray
-    num_cut: int
-
-
 class _Asked(NamedTuple):
     """An evaluation that waits for its turn."""
 
-    answer: Future[Played]
+    answer: Future[Episodes]
     key: Array
     agent: Any
 
@@ -131,7 +121,7 @@ class _Place:
     """A slot in which evaluations are played one after the other, in the same environments."""
 
     env: Any = None  # made on first use
-    answer: Future[Played] | None = None  # None if the place is free
+    answer: Future[Episodes] | None = None  # None if the place is free
     episodes: Any = None
 
     def end(self, error: BaseException | None = None) -> None:
@@ -139,7 +129,7 @@ class _Place:
         assert self.answer is not None
         answer, self.answer = self.answer, None
         if error is None:
-            answer.set_result(Played(self.episodes.returns, self.episodes.lengths, self.episodes.num_cut))
+            answer.set_result(self.episodes)
             return
         answer.set_exception(error)
         env, self.env = self.env, None  # its state is unknown after an error
@@ -157,9 +147,8 @@ class Evaluator:
     Args:
       environment: the external environment.
       acting: how the agent acts; only `begin` and `exploit_each` are used.
-      hyper: hyper-parameters.
-      num_episodes: episodes of an evaluation.
-      max_steps: longest episode.
+      hyper: its hyper-parameters.
+      num_episodes: episodes of an evaluation, of `max_steps` steps at most.
       num_places: evaluations played in parallel. Others wait in a queue and do not hold up training, because now and
         then an episode takes a hundred times as long as most.
     """
@@ -187,8 +176,8 @@ class Evaluator:
         self._thread = threading.Thread(target=self._work, name="evaluation", daemon=True)
         self._thread.start()
 
-    def submit(self, key: Array, agent: Any) -> Future[Played]:
-        """Queues an evaluation of `policy_of(agent)`. Blocks if the queue is full."""
+    def submit(self, key: Array, agent: Any) -> Future[Episodes]:
+        """Queues an evaluation of `policy_of(agent)`; blocks if the queue is full. The result is its `Episodes`."""
         if self._is_closing.is_set():
             raise RuntimeError("the evaluator is closed")
         self._room.acquire()

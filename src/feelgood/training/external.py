@@ -34,17 +34,12 @@ def train(
     tick: Callable[[int, float], None] = lambda step, speed: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
-    """Trains one run; for `make_agent` and `schedule` see `external_steps`.
+    """Trains one run; for the arguments up to `hyper`, and `schedule`, see `external_steps`.
 
     The same seed gives the same run on the same device, as long as the environments are deterministic.
 
     Args:
-      environment: the external environment.
-      make_agent: `(spaces, hyper) -> Agent`.
-      config: settings of the run.
-      hyper: hyper-parameters of the agent.
       seed: seed of initialisation, noise, minibatches and environments.
-      schedule: `(hyper, progress) -> hyper`.
       steps: the `external_steps` of these arguments, so that several seeds are compiled once; made here if not given.
       folder: folder for checkpoints; None for none. A run in it is continued with its agent, replay, counters and
         curve; the environments begin new episodes.

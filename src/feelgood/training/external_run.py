@@ -180,11 +180,6 @@ class Run:
         self.saved, self.saved_turns = time.monotonic(), self.counters.turns
         self.wait = self.checkpoint_seconds
 
-    def _checkpoint_is_due(self) -> bool:
-        # Two rows below the journal's limit: one is in flight, and one is to come.
-        rows_left = self.num_spare - (self.counters.turns - self.saved_turns) - 2
-        return rows_left <= 0 or time.monotonic() - self.saved > self.wait
-
     # Evaluation.
 
     def _evaluate(self) -> None:
@@ -307,8 +302,8 @@ class Run:
     def _act(self, arrival: Arrival) -> Array:
         """Queues the choice of actions."""
         turn, policy = np.uint32(self.counters.turns), acting_part(self.agent)  # fewer arrays to pass
-        rest = self.lanes, arrival, self.hyper, self._progress()
-        self.lanes, actions = self.steps.act(self.key_act, turn, policy, *rest)
+        inputs = self.lanes, arrival, self.hyper, self._progress()
+        self.lanes, actions = self.steps.act(self.key_act, turn, policy, *inputs)
         return actions
 
     def _learn(self) -> None:
@@ -316,8 +311,8 @@ class Run:
         config, turns = self.config, self.counters.turns
         if turns < config.first_block or turns % config.turns_per_block:
             return
-        count, rest = np.uint32(self.counters.gradients), (self.lanes, self.hyper, self._progress())
-        self.agent, priorities, potential = self.steps.learn(self.key_learn, count, self.agent, *rest)
+        count, inputs = np.uint32(self.counters.gradients), (self.lanes, self.hyper, self._progress())
+        self.agent, priorities, potential = self.steps.learn(self.key_learn, count, self.agent, *inputs)
         self.lanes = self.lanes._replace(frames=self.lanes.frames._replace(priorities=priorities))
         self.potentials.append(potential)
         self.counters = self.counters._replace(gradients=self.counters.gradients + config.updates_per_block)
@@ -333,8 +328,11 @@ class Run:
             self._evaluate()
         if self.curve.is_waiting() or self.curve.num_reported <= index:
             self._collect()
-        if self.journal is not None and self._checkpoint_is_due():
-            self._checkpoint()
+        if self.journal is not None:
+            # Two rows below the journal's limit: one is in flight, and one is to come.
+            rows_left = self.num_spare - (self.counters.turns - self.saved_turns) - 2
+            if rows_left <= 0 or time.monotonic() - self.saved > self.wait:
+                self._checkpoint()
 
     def close(self) -> None:
         """Ends all threads and environments, even if closing one of them fails."""

@@ -16,10 +16,8 @@ def check_film(path: Path) -> None:
     if path.suffix.lower() not in (".gif", ".mp4"):
         raise ValueError(f"path of a recording must end in .gif or .mp4, got {str(path)!r}")
     if path.suffix.lower() == ".mp4" and _ffmpeg() is None:
-        raise ValueError(
-            f"path of a recording {str(path)!r} needs ffmpeg, which is not installed: pip install imageio-ffmpeg, "
-            "or choose a path that ends in .gif"
-        )
+        how = "pip install imageio-ffmpeg, or choose a path that ends in .gif"
+        raise ValueError(f"path of a recording {str(path)!r} needs ffmpeg, which is not installed: {how}")
 
 
 def _ffmpeg() -> str | None:
@@ -38,17 +36,18 @@ def write_film(path: Path, pictures: Sequence[np.ndarray], frames_per_second: in
         first, *rest = map(Image.fromarray, pictures)
         film = {"save_all": True, "append_images": rest, "duration": 1000 / frames_per_second, "loop": 0}
         atomically(path, lambda partial: first.save(partial, "GIF", **film))
-    else:
-        atomically(path, lambda partial: _write_mp4(partial, pictures, frames_per_second))
-
-
-def _write_mp4(path: Path, pictures: Sequence[np.ndarray], frames_per_second: int | float) -> None:
+        return
     height, width = pictures[0].shape[:2]
     kind = "gray" if pictures[0].ndim == 2 else "rgb24"
     source = ["-f", "rawvideo", "-pix_fmt", kind, "-s", f"{width}x{height}", "-r", f"{frames_per_second:g}", "-i", "-"]
     # Players need this pixel format, and the format needs even sides.
     even = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p"]
     command = [str(_ffmpeg()), "-y", "-loglevel", "error", *source, *even, "-movflags", "+faststart", "-f", "mp4"]
-    done = subprocess.run([*command, str(path)], input=b"".join(map(np.ndarray.tobytes, pictures)), capture_output=True)
-    if done.returncode:
-        raise OSError(f"ffmpeg cannot write the film: {done.stderr.decode(errors='replace').strip()}")
+    data = b"".join(map(np.ndarray.tobytes, pictures))
+
+    def encode(partial: Path) -> None:
+        done = subprocess.run([*command, str(partial)], input=data, capture_output=True)
+        if done.returncode:
+            raise OSError(f"ffmpeg cannot write the film: {done.stderr.decode(errors='replace').strip()}")
+
+    atomically(path, encode)

@@ -111,7 +111,7 @@ def trainer(
     """Builds the functions of one run.
 
     Args:
-      environment: a functional environment.
+      environment: it must have a `max_episode_steps`.
       make_agent: `(spaces, hyper) -> Agent`; called with traced hyper-parameters.
       config: settings of the run.
       schedule: `(hyper, progress) -> hyper`, the hyper-parameters at `progress` in [0, 1] of the budget; called at the

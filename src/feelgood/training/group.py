@@ -13,14 +13,8 @@ from feelgood.replay.frames import Arrival
 
 
 class Counts(NamedTuple):
-    """Training statistics.
-
-    Attributes:
-      num_ended: episodes that ended.
-      ended_return: sum of their raw returns.
-      num_followed: actions that follow another one in the same episode.
-      num_changes: the number of these that differ from the action before.
-    """
+    """Training statistics: episodes that ended and the sum of their raw returns; actions that follow another one in
+    the same episode, and how many of these differ from the action before."""
 
     num_ended: int = 0
     ended_return: float = 0.0

@@ -35,14 +35,8 @@ def _checksum(index: int, data: bytes) -> bytes:
 class Journal:
     """Writes a run to a folder, in the order of the calls; a call blocks only if the disk is far behind.
 
-    An error of the disk is raised by the next call, or by `flush`.
-
-    Args:
-      folder: the folder of the run.
-      label: identifies the run; the checkpoint of another run is refused.
-      num_rows: rows of the replay.
-      num_spare: rows that may arrive between three checkpoints.
-      row: an array of the shape and dtype of one row.
+    An error of the disk is raised by the next call, or by `flush`. The checkpoint of a run with another `label` is
+    refused. `num_spare` rows, of the shape and dtype of `row`, may arrive between three checkpoints.
     """
 
     def __init__(self, folder: Path, label: str, num_rows: int, num_spare: int, row: Any):

@@ -39,9 +39,6 @@ def learn(
     Args:
       key_batches: key of the minibatches.
       key_updates: key of the updates.
-      agent: the agent.
-      replay: the functions of the replay.
-      config: settings of the run.
       state: the agent's state, with a leading axis if the run has several chains.
       data: the state of the replay; all chains share it.
       num_blocks: blocks before this one. It decides when the target is due, and must be the same for all runs of a

@@ -66,10 +66,10 @@ def save_policy(folder: str | Path, policy: Policy) -> list[Path]:
         text = json.dumps(about, indent=2) + "\n"
     except TypeError as error:
         raise ValueError(f"settings of env {policy.origin.name!r} cannot be stored: {error}") from error
-    paths = [folder / "policy.npz", folder / "policy.json"]
-    atomically(paths[0], lambda partial: partial.write_bytes(data))
-    store.write_text(paths[1], text)
-    return paths
+    arrays, facts = folder / "policy.npz", folder / "policy.json"
+    atomically(arrays, lambda partial: partial.write_bytes(data))
+    store.write_text(facts, text)
+    return [arrays, facts]
 
 
 def _frames(environment: ExternalEnvironment) -> dict[str, Any] | None:
@@ -166,8 +166,8 @@ def load_policy(
     shapes = jax.eval_shape(init, jax.random.key(0), jax.tree.map(jnp.float32, hyper))
     state = _read(folder, about["arrays"], jax.eval_shape(policy_of, shapes))
     training = about["training"] if isinstance(about.get("training"), dict) else {}
-    of_agent, of_run = (make_agent, hyper, state, about["agent"]), (origin, options, about["num_chains"])
-    return Policy(environment, *of_agent, *of_run, training=training)
+    name, chains = about["agent"], about["num_chains"]
+    return Policy(environment, make_agent, hyper, state, name, origin, options, chains, training=training)
 
 
 def _environment(folder: Path, origin: Origin, about: Mapping[str, Any], allow_import: bool) -> ExternalEnvironment:

@@ -93,7 +93,6 @@ def run_batch(
     in its record and does not change the others.
 
     Args:
-      trainer: the functions of one run.
       num_chunks: evaluation periods of a run.
       seeds: (runs,) integers; run i uses `jax.random.key(seeds[i])`.
       hyper: a pytree of arrays with leading axis `runs`.

@@ -37,11 +37,9 @@ class Episodes:
     """One episode in each lane of a vector environment `env`, a step at a time; see `play`.
 
     Attributes:
-      frames: the current frames, (lanes, *frame_shape).
-      observations: the current observations, (lanes, *observation_shape).
+      frames, observations: the current ones, with a leading axis of lanes.
       time: steps so far.
-      returns: returns of the episodes so far, (lanes,).
-      lengths: their steps so far, (lanes,).
+      returns, lengths: of the episodes so far, (lanes,).
       is_over: whether all have ended.
       num_cut: episodes that were cut off.
     """

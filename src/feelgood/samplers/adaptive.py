@@ -20,7 +20,7 @@ import optax
 from feelgood import noise
 from feelgood.checks import check_choice, check_finite, check_fraction, check_non_negative, check_positive
 from feelgood.samplers.base import Sampler, first_order, like, widen
-from feelgood.samplers.langevin import langevin, thermal_noise
+from feelgood.samplers.langevin import thermal_noise
 from feelgood.samplers.schedules import StepSize, schedulable
 from feelgood.samplers.underdamped import check_scales
 from feelgood.typing import Array, Normal, Params, PRNGKey, Scalar
@@ -126,13 +126,26 @@ def _matched(
     epsilon: Scalar = 1e-8,
     epsilon_in_root: bool = True,
     corrected: bool = False,
-    **others: Any,
+    **_: Any,
 ) -> Params:
     """Multiplies noise by √D of the drift with the bias in `state`; the settings are those of `adaptive_bias`."""
-    del others
     whole = 1 - jnp.asarray(second_decay) ** state.count if corrected else 1.0
     match = lambda xi, v: xi * jnp.sqrt(1 + bias_factor / _root(v / whole, epsilon, epsilon_in_root))
     return jax.tree.map(match, noise, state.second_moment)
+
+
+def _driven(bias_factor: Scalar, inverse_temperature: Scalar, matched_noise: bool, normal: Normal, settings: dict):
+    """`init(params) -> bias` and `drive(key, gradient, bias, params) -> (biased gradient, ξ/√β, new bias)`."""
+    bias = adaptive_bias(bias_factor, **settings)
+    if matched_noise:
+        check_non_negative("bias_factor with matched_noise", bias_factor)
+
+    def drive(key: PRNGKey, gradient: Params, state: AdaptiveBiasState, params: Params):
+        direction, state = bias.update(gradient, state)
+        xi = thermal_noise(key, params, inverse_temperature, normal)
+        return direction, _matched(xi, state, bias_factor, **settings) if matched_noise else xi, state
+
+    return bias.init, drive
 
 
 @schedulable
@@ -172,20 +185,16 @@ def adam_langevin(
     References:
       Ishfaq et al. (2024), "Provable and practical: efficient exploration in RL via Langevin Monte Carlo".
     """
-    drift = adaptive_bias(bias_factor, **settings)
-    if not matched_noise:
-        return langevin(step_size, inverse_temperature, drift=drift, normal=normal)
-    check_non_negative("bias_factor with matched_noise", bias_factor)
+    check_positive("step_size", step_size)
     check_positive("inverse_temperature", inverse_temperature, infinite=True)
+    init, drive = _driven(bias_factor, inverse_temperature, matched_noise, normal, settings)
 
-    def update(gradient, state: AdaptiveBiasState, params, *, key: PRNGKey, **extra):
-        del extra
-        direction, state = drift.update(gradient, state)
-        xi = _matched(thermal_noise(key, params, inverse_temperature, normal), state, bias_factor, **settings)
+    def update(gradient, state: AdaptiveBiasState, params, *, key: PRNGKey, **_):
+        direction, xi, state = drive(key, gradient, state, params)
         noise_scale = jnp.sqrt(2 * jnp.asarray(step_size))
         return jax.tree.map(lambda g, x: -step_size * g + noise_scale * x, direction, xi), state
 
-    return first_order(drift.init, update)
+    return first_order(init, update)
 
 
 class AdaptiveUnderdampedState(NamedTuple):
@@ -240,19 +249,13 @@ def adaptive_underdamped(
     """
     check_scales(step_size, friction, inverse_temperature)
     check_choice("noise_in", noise_in, ("momentum", "params"))
-    if matched_noise:
-        check_non_negative("bias_factor with matched_noise", bias_factor)
-    drift = adaptive_bias(bias_factor, **settings)
+    init_bias, drive = _driven(bias_factor, inverse_temperature, matched_noise, normal, settings)
 
     def init(params: Params) -> AdaptiveUnderdampedState:
-        return AdaptiveUnderdampedState(jax.tree.map(jnp.zeros_like, params), drift.init(params))
+        return AdaptiveUnderdampedState(jax.tree.map(jnp.zeros_like, params), init_bias(params))
 
-    def update(gradient, state: AdaptiveUnderdampedState, params, *, key: PRNGKey, **extra):
-        del extra
-        direction, bias = drift.update(gradient, state.bias)
-        xi = thermal_noise(key, params, inverse_temperature, normal)
-        if matched_noise:
-            xi = _matched(xi, bias, bias_factor, **settings)
+    def update(gradient, state: AdaptiveUnderdampedState, params, *, key: PRNGKey, **_):
+        direction, xi, bias = drive(key, gradient, state.bias, params)
         noise_scale = jnp.sqrt(2 * jnp.asarray(friction) * step_size)
         add_noise = lambda tree: jax.tree.map(lambda leaf, x: leaf + noise_scale * x, tree, xi)
         momentum = jax.tree.map(lambda p, g: (1 - friction * step_size) * p - step_size * g, state.momentum, direction)

@@ -92,13 +92,13 @@ def is_finite(tree: Params) -> Array:
     return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)], bool))
 
 
-def initial_state(params: Params, memory: Any = ()) -> SamplerState:
+def initial_state(params: Params) -> SamplerState:
     """The state at the start of a chain. A single Python number becomes an array.
 
     Raises:
       ValueError: for a leaf that is not a floating-point array.
     """
-    return SamplerState(_as_params(params), memory)
+    return SamplerState(_as_params(params))
 
 
 def _as_array(tree: Params) -> Params:
@@ -110,19 +110,14 @@ def _as_params(params: Params) -> Params:
     params = _as_array(params)
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         if not _is_floating(leaf):
-            raise ValueError(
-                f"params must be a pytree of floating-point arrays, got {_name(leaf)} at params"
-                f"{jax.tree_util.keystr(path)}"
-            )
+            got = f"an array of {leaf.dtype}" if hasattr(leaf, "dtype") else repr(leaf)
+            where = f"params{jax.tree_util.keystr(path)}"
+            raise ValueError(f"params must be a pytree of floating-point arrays, got {got} at {where}")
     return params
 
 
 def _is_floating(leaf: Any) -> bool:
     return hasattr(leaf, "shape") and hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
-
-
-def _name(leaf: Any) -> str:
-    return f"an array of {leaf.dtype}" if hasattr(leaf, "dtype") else f"{leaf!r}"
 
 
 def from_optax(transform: optax.GradientTransformation) -> Sampler:
@@ -298,8 +293,7 @@ def check_key(key: Any) -> None:
 
 def split_params(params: Params) -> tuple[Params, Callable[[Params], Params]]:
     """The floating-point arrays of a pytree, with None for the rest; and the function that puts the rest back."""
-    if isinstance(params, int | float) and not isinstance(params, bool):
-        return jnp.asarray(params, float), lambda moving: moving
+    params = _as_array(params)
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         if isinstance(leaf, float) and not hasattr(leaf, "dtype"):
             raise ValueError(

@@ -4,6 +4,7 @@ Their arguments define the target; `step` ignores its potential, which may be No
 reference for approximate samplers.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -50,9 +51,12 @@ def linear_regression(
     return GaussianPosterior(solve_positive(precision, 2 * weight * features.T @ targets), precision)
 
 
-def _check_precision(mean: Array, precision: Array) -> None:
-    if precision.shape != (mean.size, mean.size):
-        raise ValueError(f"precision must have shape {(mean.size, mean.size)} to match mean, got {precision.shape}")
+def _flat(mean: Params, precision: Array) -> tuple[Array, Callable[[Array], Params], Array]:
+    """The mean as a vector, the function that gives a vector the mean's form, and the factor L of the precision."""
+    flat, unravel = ravel_pytree(widen(mean))
+    if precision.shape != (flat.size, flat.size):
+        raise ValueError(f"precision must have shape {(flat.size, flat.size)} to match mean, got {precision.shape}")
+    return flat, lambda draw: like(unravel(draw), mean), cholesky(widen(precision))
 
 
 def exact_gaussian(
@@ -78,15 +82,13 @@ def exact_gaussian(
       (2,)
     """
     check_positive("inverse_temperature", inverse_temperature)
-    flat_mean, unravel = ravel_pytree(widen(mean))
-    _check_precision(flat_mean, precision)
-    factor = cholesky(widen(precision))
+    flat_mean, unravel, factor = _flat(mean, precision)
 
     def step(key: PRNGKey, state: SamplerState, potential: Potential | None = None) -> tuple[SamplerState, Info]:
         del state, potential
         xi = normal(key, flat_mean.shape, flat_mean.dtype)
         offset = solve_lower_transposed(factor, xi) / jnp.sqrt(jnp.asarray(inverse_temperature))
-        params = like(unravel((flat_mean + offset).astype(flat_mean.dtype)), mean)
+        params = unravel((flat_mean + offset).astype(flat_mean.dtype))
         return SamplerState(params), info(num_gradients=0, diverged=~is_finite(params))
 
     return Sampler(initial_state, step)
@@ -131,13 +133,11 @@ def exact_feel_good(
     """
     check_non_negative("weight", weight)
     check_positive("inverse_temperature", inverse_temperature)
-    flat_mean, unravel = ravel_pytree(widen(mean))
-    _check_precision(flat_mean, precision)
+    flat_mean, unravel, factor = _flat(mean, precision)
     if features.ndim != 2 or features.shape[1] != flat_mean.size:
         raise ValueError(f"features must have shape (num_actions, {flat_mean.size}), got {features.shape}")
     # In whitened coordinates w = m + L⁻ᵀz every tilt is a shift of z ~ N(0, I/β) by λ·L⁻¹φ_a, and only |A| inner
     # products per proposal are needed to judge it; w itself is formed once, at the end.
-    factor = cholesky(widen(precision))
     features = widen(features)
     tilts = weight * solve_lower(factor, features.T).T
     offsets = weight * features @ flat_mean
@@ -157,16 +157,10 @@ def exact_feel_good(
             accepted = ~(jax.random.uniform(key_accept) >= probability)  # NaN ends the loop, and shows in the draw
             return key, z, probability, accepted, rejections + 1 - accepted.astype(jnp.int32)
 
-        start = (
-            key,
-            jnp.zeros_like(flat_mean),
-            jnp.zeros((), jnp.float32),
-            jnp.zeros((), bool),
-            jnp.zeros((), jnp.int32),
-        )
+        zero = jnp.zeros((), jnp.float32)
+        start = (key, jnp.zeros_like(flat_mean), zero, zero.astype(bool), zero.astype(jnp.int32))
         _, z, probability, _, rejections = jax.lax.while_loop(lambda carry: ~carry[3], propose, start)
-        draw = flat_mean + solve_lower_transposed(factor, z)
-        params = like(unravel(draw), mean)
+        params = unravel(flat_mean + solve_lower_transposed(factor, z))
         return SamplerState(params), info(
             acceptance=probability, num_gradients=0, num_rejections=rejections, diverged=~is_finite(params)
         )

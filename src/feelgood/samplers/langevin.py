@@ -117,8 +117,7 @@ def preconditioned_langevin(
     def init(params: Params) -> PreconditionedState:
         return PreconditionedState(jax.tree.map(jnp.zeros_like, params))
 
-    def update(gradient, state: PreconditionedState, params, *, key: PRNGKey, **extra):
-        del extra
+    def update(gradient, state: PreconditionedState, params, *, key: PRNGKey, **_):
         v = optax.tree.update_moment(gradient, state.second_moment, decay, 2)
         xi = thermal_noise(key, params, inverse_temperature, normal)
 
@@ -188,8 +187,7 @@ def preconditioned_adam_langevin(
         zeros = jax.tree.map(jnp.zeros_like, params)
         return PreconditionedAdamState(jnp.zeros((), jnp.int32), zeros, zeros)
 
-    def update(gradient, state: PreconditionedAdamState, params, *, key: PRNGKey, **extra):
-        del extra
+    def update(gradient, state: PreconditionedAdamState, params, *, key: PRNGKey, **_):
         t = optax.safe_increment(state.num_steps)
         m = optax.tree.update_moment(gradient, state.first_moment, first_decay, 1)
         v = optax.tree.update_moment(gradient, state.second_moment, second_decay, 2)

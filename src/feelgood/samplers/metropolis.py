@@ -165,11 +165,9 @@ def hmc(
       Neal (2011), "MCMC using Hamiltonian dynamics".
     """
     check_positive("step_size", step_size)
-    check_count("num_leapfrog_steps", num_leapfrog_steps)
+    length = check_count("num_leapfrog_steps", num_leapfrog_steps)
     check_positive("inverse_temperature", inverse_temperature)
     check_fraction("jitter", jitter)
-    if isinstance(num_leapfrog_steps, float):
-        num_leapfrog_steps = int(num_leapfrog_steps)
 
     def propose(key_noise: PRNGKey, key_step: PRNGKey, now: _Point, potential: Potential) -> tuple[_Point, Array]:
         momentum = thermal_noise(key_noise, now.params, inverse_temperature, normal)
@@ -186,9 +184,9 @@ def hmc(
             point = _evaluate(potential, w)
             return point, kick(p, point.gradient)
 
-        proposal, final_momentum = jax.lax.fori_loop(0, num_leapfrog_steps, leapfrog, (now, momentum))
+        proposal, final_momentum = jax.lax.fori_loop(0, length, leapfrog, (now, momentum))
         kinetic = optax.tree.norm(momentum, squared=True) / 2
         final_kinetic = optax.tree.norm(final_momentum, squared=True) / 2
         return proposal, inverse_temperature * (now.value + kinetic - proposal.value - final_kinetic)
 
-    return _metropolis(propose, num_leapfrog_steps)
+    return _metropolis(propose, length)

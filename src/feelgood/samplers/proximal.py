@@ -56,9 +56,8 @@ def proximal(
     """
     check_positive("step_size", step_size)
     check_positive("inverse_temperature", inverse_temperature)
-    check_count("num_minimisation_steps", num_minimisation_steps)
+    num_approaches = check_count("num_minimisation_steps", num_minimisation_steps)
     check_count("max_rejections", max_rejections)
-    num_minimisation_steps = int(num_minimisation_steps)
 
     def step(key: PRNGKey, state: SamplerState, potential: Potential) -> tuple[SamplerState, Info]:
         key_y, key_oracle = jax.random.split(key)
@@ -71,7 +70,7 @@ def proximal(
 
         y = gaussian(key_y, current)
         value_here, minimiser, value, gradient = _minimise(
-            potential, current, y, step_size, inverse_temperature, num_minimisation_steps
+            potential, current, y, step_size, inverse_temperature, num_approaches
         )
         centre = jax.tree.map(lambda y, g: (y - step_size * inverse_temperature * g).astype(y.dtype), y, gradient)
 
@@ -96,7 +95,7 @@ def proximal(
         return SamplerState(params), info(
             value_here,
             acceptance=jnp.where(accepted, probability, 0.0),
-            num_gradients=num_minimisation_steps + 1,
+            num_gradients=num_approaches + 1,
             num_rejections=rejections,
             diverged=~is_finite(params),
             gave_up=~accepted,
@@ -119,12 +118,8 @@ def _minimise(
         """One damped step towards the minimiser; where it leads uphill, stay and halve the step instead."""
         *here, damping = carry
         point, _, gradient, smoothed = here
-        candidate = jax.tree.map(
-            lambda w, y, g: (w - damping * (w - y + step_size * inverse_temperature * g)).astype(w.dtype),
-            point,
-            y,
-            gradient,
-        )
+        move = lambda w, y, g: (w - damping * (w - y + step_size * inverse_temperature * g)).astype(w.dtype)
+        candidate = jax.tree.map(move, point, y, gradient)
         value_there, gradient_there = value_and_gradient(candidate)
         smoothed_there = smooth(candidate, value_there)
         downhill = smoothed_there <= smoothed

@@ -59,12 +59,9 @@ def _scheduled(make: Callable[[Any], Sampler], schedule: Callable[[Array], Any])
     if any_size.transform is None:
         return Sampler(init, step)
 
-    def init_memory(params: Params) -> ScheduledState:
-        return ScheduledState(jnp.zeros((), jnp.int32), to_optax(any_size).init(params))
-
     def update(gradient, state: ScheduledState, params=None, **extra):
         transform = to_optax(make(schedule(state.num_steps)))
         updates, memory = transform.update(gradient, state.memory, params, **extra)
         return updates, ScheduledState(optax.safe_increment(state.num_steps), memory)
 
-    return Sampler(init, step, optax.GradientTransformationExtraArgs(init_memory, update))
+    return Sampler(init, step, optax.GradientTransformationExtraArgs(lambda params: init(params).memory, update))

@@ -48,9 +48,8 @@ def largest_curvature(key: PRNGKey, potential: Potential, params: Params, *, num
     return jax.lax.fori_loop(0, int(num_iterations), iterate, (start, jnp.zeros_like(optax.tree.norm(start))))[1]
 
 
-# For curvature M, friction γ, inverse temperature β and d parameters. For the unadjusted samplers, half the largest
-# stable step on a quadratic; for `underdamped_exact`, half that of the Euler scheme, whose limit is smaller. For
-# `mala`, `hmc` and `proximal`, the scaling with d that keeps acceptance away from zero.
+# From curvature M, friction γ, inverse temperature β and d parameters; see `suggest_step_size`. The step of
+# `underdamped_exact` is half that of the Euler scheme, whose limit is smaller.
 _STEPS = {
     "langevin": lambda m, friction, beta, d: 1 / m,
     "underdamped": lambda m, friction, beta, d: jnp.minimum(friction / m, 2 / friction) / 2,

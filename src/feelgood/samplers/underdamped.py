@@ -35,8 +35,22 @@ def check_scales(step_size: Scalar, friction: Scalar, inverse_temperature: Scala
     check_positive("inverse_temperature", inverse_temperature, infinite=True)
 
 
-def _init(params: Params) -> UnderdampedState:
-    return UnderdampedState(jax.tree.map(jnp.zeros_like, params))
+def _with_momentum(
+    step_size: Scalar, friction: Scalar, inverse_temperature: Scalar, normal: Normal, make_move, num_normals: int = 1
+) -> Sampler:
+    """The sampler whose `make_move() -> move` moves each array by `move(P, ∇U, *normals) -> (increment of w, P')`."""
+    check_scales(step_size, friction, inverse_temperature)
+
+    def init(params: Params) -> UnderdampedState:
+        return UnderdampedState(jax.tree.map(jnp.zeros_like, params))
+
+    def update(gradient, state: UnderdampedState, params, *, key: PRNGKey, **_):
+        normals = thermal_noise(key, (params,) * num_normals, inverse_temperature, normal)
+        pairs = jax.tree.map(make_move(), state.momentum, gradient, *normals)
+        increment, momentum = jax.tree.transpose(jax.tree.structure(params), jax.tree.structure((0, 0)), pairs)
+        return increment, UnderdampedState(momentum)
+
+    return first_order(init, update)
 
 
 @schedulable
@@ -68,22 +82,12 @@ def underdamped(
     References:
       Eq. `ulmc_EM_scheme` of the paper.
     """
-    check_scales(step_size, friction, inverse_temperature)
 
-    def update(gradient, state: UnderdampedState, params, *, key: PRNGKey, **extra):
-        del extra
-        xi = thermal_noise(key, params, inverse_temperature, normal)
+    def make_move():
         noise_scale = jnp.sqrt(2 * jnp.asarray(friction) * step_size)
-        increment = jax.tree.map(lambda p: step_size * p, state.momentum)
-        momentum = jax.tree.map(
-            lambda p, g, x: p - step_size * g - friction * step_size * p + noise_scale * x,
-            state.momentum,
-            gradient,
-            xi,
-        )
-        return increment, UnderdampedState(momentum)
+        return lambda p, g, x: (step_size * p, p - step_size * g - friction * step_size * p + noise_scale * x)
 
-    return first_order(_init, update)
+    return _with_momentum(step_size, friction, inverse_temperature, normal, make_move)
 
 
 class ExactCoefficients(NamedTuple):
@@ -112,8 +116,8 @@ def exact_coefficients(step_size: Scalar, friction: Scalar) -> ExactCoefficients
     y = x / 2
     phi1 = -jnp.expm1(-x) / x
     small = x < 0.6  # where float32 keeps six digits on one side and the series ten on the other
-    phi2 = jnp.where(small, _horner(_PHI2_SERIES, x), (x + jnp.expm1(-x)) / x**2)
-    chi = jnp.where(small, _horner(_CHI_SERIES, y * y), (y - jnp.tanh(y)) / y**3)
+    phi2 = jnp.where(small, jnp.polyval(jnp.asarray(_PHI2_SERIES[::-1]), x), (x + jnp.expm1(-x)) / x**2)
+    chi = jnp.where(small, jnp.polyval(jnp.asarray(_CHI_SERIES[::-1]), y * y), (y - jnp.tanh(y)) / y**3)
     return ExactCoefficients(
         decay=jnp.exp(-x),
         momentum_to_params=tau * phi1,
@@ -136,13 +140,6 @@ _CHI_SERIES = [
     929569 / 638512875,
     -6404582 / 10854718875,
 ]
-
-
-def _horner(coefficients: list[float], x: Array) -> Array:
-    total = jnp.zeros_like(x)
-    for coefficient in reversed(coefficients):
-        total = total * x + coefficient
-    return total
 
 
 @schedulable
@@ -176,29 +173,21 @@ def underdamped_exact(
     References:
       Eq. `ulmc:exact` of the paper; Cheng et al. (2018), "Underdamped Langevin MCMC: a non-asymptotic analysis".
     """
-    check_scales(step_size, friction, inverse_temperature)
 
-    def update(gradient, state: UnderdampedState, params, *, key: PRNGKey, **extra):
-        del extra
+    def make_move():
         c = exact_coefficients(step_size, friction)
-        xi, zeta = thermal_noise(key, (params, params), inverse_temperature, normal)
-        momentum = jax.tree.map(
-            lambda p, g, x: c.decay * p - c.momentum_to_params * g + c.noise_momentum * x, state.momentum, gradient, xi
-        )
         # ξ_w given P' instead of given ξ_P: with the same ξ in two results, compilers draw it twice.
         slope = c.noise_shared / c.noise_momentum
         from_momentum = c.momentum_to_params - slope * c.decay
         from_gradient = slope * c.momentum_to_params - c.gradient_to_params
-        increment = jax.tree.map(
-            lambda p, g, new, z: from_momentum * p + from_gradient * g + slope * new + c.noise_params * z,
-            state.momentum,
-            gradient,
-            momentum,
-            zeta,
-        )
-        return increment, UnderdampedState(momentum)
 
-    return first_order(_init, update)
+        def move(p, g, x, z):
+            new = c.decay * p - c.momentum_to_params * g + c.noise_momentum * x
+            return from_momentum * p + from_gradient * g + slope * new + c.noise_params * z, new
+
+        return move
+
+    return _with_momentum(step_size, friction, inverse_temperature, normal, make_move, num_normals=2)
 
 
 @schedulable
@@ -244,12 +233,9 @@ def underdamped_splitting(
     References:
       Leimkuhler and Matthews (2013), "Rational construction of stochastic numerical methods for molecular sampling".
     """
-    check_scales(step_size, friction, inverse_temperature)
     check_choice("scheme", scheme, ("BAOAB", "OBABO"))
 
-    def update(gradient, state: UnderdampedState, params, *, key: PRNGKey, **extra):
-        del extra
-        xi = thermal_noise(key, params, inverse_temperature, normal)
+    def make_move():
         x = jnp.asarray(friction) * step_size
         decay, noise_scale = jnp.exp(-x), jnp.sqrt(-jnp.expm1(-2 * x))
 
@@ -262,8 +248,6 @@ def underdamped_splitting(
             new = decay * (p - step_size / 2 * g) + noise_scale * x - step_size / 2 * g
             return step_size * new, new
 
-        pairs = jax.tree.map(baoab if scheme == "BAOAB" else obabo, state.momentum, gradient, xi)
-        increment, momentum = jax.tree.transpose(jax.tree.structure(params), jax.tree.structure((0, 0)), pairs)
-        return increment, UnderdampedState(momentum)
+        return baoab if scheme == "BAOAB" else obabo
 
-    return first_order(_init, update)
+    return _with_momentum(step_size, friction, inverse_temperature, normal, make_move)

@@ -5,9 +5,9 @@ from feelgood.samplers.diagnostics.chains import (
     autocorrelation_time,
     effective_sample_size,
     split_rhat,
+    to_arviz,
 )
 from feelgood.samplers.diagnostics.distances import kl, total_variation, total_variation_of_modes, wasserstein2
-from feelgood.samplers.diagnostics.export import to_arviz
 from feelgood.samplers.diagnostics.kernels import (
     Kernel,
     adaptive_underdamped_kernel,

@@ -64,7 +64,6 @@ def wasserstein2(p: Law, q: Law) -> Array:
       >>> float(wasserstein2((jnp.zeros(1), jnp.eye(1)), (jnp.full(1, 3.0), 25 * jnp.eye(1))))
       5.0
     """
-
     p, q = _as_laws(p, q)
     variances, bases = jnp.linalg.eigh(jnp.stack([p.covariance, q.covariance]))
     ours, theirs = bases * jnp.sqrt(jnp.maximum(variances, 0))[:, None, :]
@@ -105,7 +104,9 @@ def total_variation(p: Law, q: Law) -> Array:
       0.5847
     """
     p, q = _as_laws(p, q)
-    scale, shift = _standardise(p, q)
+    factor, shift = _whiten(p, q)
+    basis, scale, _ = jnp.linalg.svd(factor)  # in this basis p's covariance is diagonal
+    shift = jnp.matmul(basis.T, shift, precision="highest")
     return _unless_singular(p, q, total_variation_of_modes(shift, scale), 1.0)
 
 
@@ -166,13 +167,6 @@ def _whiten(p: GaussianLaw, q: GaussianLaw) -> tuple[Array, Array]:
     both = jnp.concatenate([cholesky(p.covariance), (p.mean - q.mean)[:, None]], axis=1)
     whitened = solve_lower(cholesky(q.covariance), both)
     return whitened[:, :-1], whitened[:, -1]
-
-
-def _standardise(p: GaussianLaw, q: GaussianLaw) -> tuple[Array, Array]:
-    """In coordinates where q = N(0, I) and p's covariance is diagonal: p's standard deviations and mean."""
-    factor, shift = _whiten(p, q)
-    basis, scale, _ = jnp.linalg.svd(factor)
-    return scale, jnp.matmul(basis.T, shift, precision="highest")
 
 
 def _unless_singular(p: GaussianLaw, q: GaussianLaw, value: Array, otherwise: float) -> Array:

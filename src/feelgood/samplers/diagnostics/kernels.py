@@ -38,13 +38,11 @@ def langevin_kernel(step_size: Scalar, inverse_temperature: Scalar) -> Kernel:
       >>> print(matrix[0, 0, 0], noise[0, 0, 0])  # 1 − τp and 2τ/β
       0.5 0.5
     """
-    _check_scales(step_size, 0.0, inverse_temperature)
 
-    def affine(p: Array) -> tuple[Array, Array]:
-        tau, beta = _like(p, step_size, inverse_temperature)
+    def affine(p: Array, tau: Array, _: Array, beta: Array) -> tuple[Array, Array]:
         return _fill(p, (1 - tau * p, 0), (0, 0)), _fill(p, (2 * tau / beta, 0), (0, 0))
 
-    return Kernel(affine)
+    return _kernel(affine, step_size, 0.0, inverse_temperature)
 
 
 def underdamped_kernel(step_size: Scalar, friction: Scalar, inverse_temperature: Scalar) -> Kernel:
@@ -56,16 +54,11 @@ def underdamped_kernel(step_size: Scalar, friction: Scalar, inverse_temperature:
       >>> print(matrix[0].tolist(), noise[0, 1, 1])
       [[1.0, 0.5], [-1.0, 0.5]] 1.0
     """
-    _check_scales(step_size, friction, inverse_temperature)
 
-    def affine(p: Array) -> tuple[Array, Array]:
-        tau, gamma, beta = _like(p, step_size, friction, inverse_temperature)
-        return (
-            _fill(p, (1, tau), (-tau * p, 1 - gamma * tau)),
-            _fill(p, (0, 0), (0, 2 * gamma * tau / beta)),
-        )
+    def affine(p: Array, tau: Array, gamma: Array, beta: Array) -> tuple[Array, Array]:
+        return _fill(p, (1, tau), (-tau * p, 1 - gamma * tau)), _fill(p, (0, 0), (0, 2 * gamma * tau / beta))
 
-    return Kernel(affine)
+    return _kernel(affine, step_size, friction, inverse_temperature)
 
 
 def underdamped_exact_kernel(step_size: Scalar, friction: Scalar, inverse_temperature: Scalar) -> Kernel:
@@ -83,10 +76,8 @@ def underdamped_exact_kernel(step_size: Scalar, friction: Scalar, inverse_temper
       >>> print(noise[0, 1, 1])  # with much friction the new momentum has forgotten the old: Var P = 1/β
       0.5
     """
-    _check_scales(step_size, friction, inverse_temperature)
 
-    def affine(p: Array) -> tuple[Array, Array]:
-        tau, gamma, beta = _like(p, step_size, friction, inverse_temperature)
+    def affine(p: Array, tau: Array, gamma: Array, beta: Array) -> tuple[Array, Array]:
         x = gamma * tau
         phi1, phi2, phi3 = _phi(x)
         covariance = x * phi1 * (tau * phi1) / beta
@@ -95,7 +86,7 @@ def underdamped_exact_kernel(step_size: Scalar, friction: Scalar, inverse_temper
             _fill(p, (x * phi3 * tau * tau / beta, covariance), (covariance, -jnp.expm1(-2 * x) / beta)),
         )
 
-    return Kernel(affine)
+    return _kernel(affine, step_size, friction, inverse_temperature)
 
 
 def underdamped_splitting_kernel(
@@ -116,26 +107,19 @@ def underdamped_splitting_kernel(
       BAOAB 1.0
       OBABO 1.3333
     """
-    _check_scales(step_size, friction, inverse_temperature)
     check_choice("scheme", scheme, ("BAOAB", "OBABO"))
 
-    def affine(p: Array) -> tuple[Array, Array]:
-        tau, gamma, beta = _like(p, step_size, friction, inverse_temperature)
+    def affine(p: Array, tau: Array, gamma: Array, beta: Array) -> tuple[Array, Array]:
         noiseless = _fill(p, (0, 0), (0, 0))
-
-        def kick(time: Array):
-            return _fill(p, (1, 0), (-time * p, 1)), noiseless
-
-        def drift(time: Array):
-            return _fill(p, (1, time), (0, 1)), noiseless
-
+        kick = lambda time: (_fill(p, (1, 0), (-time * p, 1)), noiseless)
+        drift = lambda time: (_fill(p, (1, time), (0, 1)), noiseless)
         x = gamma * tau
         thermostat = _fill(p, (1, 0), (0, jnp.exp(-x))), _fill(p, (0, 0), (0, -jnp.expm1(-2 * x) / beta))
         if scheme == "BAOAB":
             return in_order(kick(tau), drift(tau / 2), thermostat, drift(tau / 2))
         return in_order(kick(tau / 2), thermostat, kick(tau / 2), drift(tau))
 
-    return Kernel(affine)
+    return _kernel(affine, step_size, friction, inverse_temperature)
 
 
 def adaptive_underdamped_kernel(
@@ -157,11 +141,9 @@ def adaptive_underdamped_kernel(
       momentum 0.25
       params 1.25
     """
-    _check_scales(step_size, friction, inverse_temperature)
     check_choice("noise_in", noise_in, ("momentum", "params"))
 
-    def affine(p: Array) -> tuple[Array, Array]:
-        tau, gamma, beta = _like(p, step_size, friction, inverse_temperature)
+    def affine(p: Array, tau: Array, gamma: Array, beta: Array) -> tuple[Array, Array]:
         noise = 2 * gamma * tau / beta
         in_momentum, in_params = (noise, 0) if noise_in == "momentum" else (0, noise)
         return in_order(
@@ -169,7 +151,7 @@ def adaptive_underdamped_kernel(
             (_fill(p, (1, tau), (0, 1)), _fill(p, (in_params, 0), (0, 0))),
         )
 
-    return Kernel(affine)
+    return _kernel(affine, step_size, friction, inverse_temperature)
 
 
 def in_order(*maps: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -189,14 +171,13 @@ def product(*factors: Array) -> Array:
     return result
 
 
-def _check_scales(step_size: Scalar, friction: Scalar, inverse_temperature: Scalar) -> None:
+def _kernel(affine: Callable, step_size: Scalar, friction: Scalar, inverse_temperature: Scalar) -> Kernel:
+    """The kernel of `affine(curvature, τ, γ, β)`, with the scales in the dtype of the curvature."""
     check_positive("step_size", step_size)
     check_non_negative("friction", friction)
     check_positive("inverse_temperature", inverse_temperature, infinite=True)
-
-
-def _like(curvature: Array, *scalars: Scalar) -> tuple[Array, ...]:
-    return tuple(jnp.asarray(scalar, curvature.dtype) for scalar in scalars)
+    scales = step_size, friction, inverse_temperature
+    return Kernel(lambda p: affine(p, *(jnp.asarray(scale, p.dtype) for scale in scales)))
 
 
 def _fill(curvature: Array, *rows: tuple) -> Array:

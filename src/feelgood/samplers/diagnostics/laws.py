@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.typing import ArrayLike
 
 from feelgood.checks import check_count, check_positive
@@ -195,21 +196,17 @@ def _modes(precision: ArrayLike) -> tuple[Array, Array]:
 
 def _repeat(step: tuple[Array, Array], num_steps: ArrayLike) -> tuple[Array, Array]:
     """The affine map of `num_steps` steps, from the binary digits of `num_steps`."""
+
+    def double(_, carry):
+        done, power, bits = carry
+        done = optax.tree.where(bits % 2 == 1, in_order(done, power), done)
+        # Powers that are not needed would overflow where a mode is unstable.
+        power = optax.tree.where(bits > 1, in_order(power, power), power)
+        return done, power, bits // 2
+
     bits = jnp.asarray(num_steps).astype(int)
     nothing = jnp.broadcast_to(jnp.eye(2, dtype=step[0].dtype)[None], step[0].shape), jnp.zeros_like(step[1])
-    return jax.lax.fori_loop(0, jnp.iinfo(bits.dtype).bits - 1, _double, (nothing, step, bits))[0]
-
-
-def _double(_, carry):
-    done, power, bits = carry
-    done = _choose(bits % 2 == 1, in_order(done, power), done)
-    # Powers that are not needed would overflow where a mode is unstable.
-    power = _choose(bits > 1, in_order(power, power), power)
-    return done, power, bits // 2
-
-
-def _choose(condition: Array, ours: tuple[Array, Array], theirs: tuple[Array, Array]) -> tuple[Array, Array]:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), ours, theirs)
+    return jax.lax.fori_loop(0, jnp.iinfo(bits.dtype).bits - 1, double, (nothing, step, bits))[0]
 
 
 def _radius(matrix: Array) -> Array:

@@ -1,7 +1,6 @@
 """Algorithm 1: least-squares value iteration with approximate sampling exploration (LSVI-ASE)."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -77,14 +76,19 @@ def lsvi_ase(
     check_kind("scheme", scheme, Scheme, "a Scheme such as linear.schemes.baoab(1.0, 0.1)")
     num_updates = check_count("num_updates", num_updates)
     check_positive("inverse_temperature", inverse_temperature)
-    features = jnp.asarray(features)
+    features, beta = jnp.asarray(features), inverse_temperature
     d = features.shape[-1]
     prior_variance = prior_variance_of(features, horizon, loss_weight, feel_good_weight, prior_variance)
     if measure is not None and keep_momentum:
         raise ValueError("keep_momentum must be False if a law is measured, as laws start from zero momentum")
-    beta = inverse_temperature
     scale, ridge = 2 * loss_weight * beta, beta / prior_variance
-    sample = partial(_sample, scheme, num_updates, keep_momentum, measure)
+
+    def sample(key: PRNGKey, stage: Stage, start: SamplerState) -> tuple[SamplerState, SamplingFacts]:
+        sampler = scheme.sampler(stage)
+        begin = start if keep_momentum else sampler.init(start.params)
+        end, facts = _run(key, sampler, stage.potential, begin, num_updates)
+        measured = () if measure is None else measure(stage, start.params, num_updates)
+        return end if keep_momentum else SamplerState(end.params), facts._replace(measured=measured)
 
     def stage_posterior(data: Data, h, value: Array, first_state: Array, weight) -> Stage:
         precision = scale * data.gram[h] + ridge * jnp.eye(d, dtype=features.dtype)
@@ -118,46 +122,28 @@ def lsvi_ase(
         empty = stage_posterior(no_data(features, horizon), 0, jnp.zeros(features.shape[0]), jnp.int32(0), None)
         return jax.vmap(scheme.sampler(empty).init)(jnp.zeros((horizon, d), features.dtype))
 
-    return Learner(init, plan, lambda num_episodes: _check(scheme, features, scale * num_episodes, ridge))
+    def check(num_episodes: int) -> None:
+        """Raises an error if the step is unstable at the largest curvature that data can have."""
+        with jax.ensure_compile_time_eval():  # a run may be checked while it is traced
+            largest = scale * num_episodes * jnp.max(jnp.sum(features**2, -1)) + ridge
+            if not isinstance(largest, jax.core.Tracer):
+                scheme.check(float(largest))
 
-
-def _sample(
-    scheme: Scheme,
-    num_updates: int | Array,
-    keep_momentum: bool,
-    measure: Callable[[Stage, Array, int | Array], Any] | None,
-    key: PRNGKey,
-    stage: Stage,
-    start: SamplerState,
-) -> tuple[SamplerState, SamplingFacts]:
-    """Samples a stage; returns the end of its chain, and facts."""
-    sampler = scheme.sampler(stage)
-    begin = start if keep_momentum else sampler.init(start.params)
-    end, num_gradients, acceptance = _run(key, sampler, stage.potential, begin, num_updates)
-    measured = () if measure is None else measure(stage, start.params, num_updates)
-    return end if keep_momentum else SamplerState(end.params), SamplingFacts(num_gradients, acceptance, measured)
-
-
-def _check(scheme: Scheme, features: Array, scale: Scalar, ridge: Scalar) -> None:
-    """Raises an error if the scheme's step is unstable at the largest curvature that data can have."""
-    with jax.ensure_compile_time_eval():  # a run may be checked while it is traced
-        largest = scale * jnp.max(jnp.sum(features**2, -1)) + ridge
-        if not isinstance(largest, jax.core.Tracer):
-            scheme.check(float(largest))
+    return Learner(init, plan, check)
 
 
 def _run(
     key: PRNGKey, sampler: Sampler, potential: Potential, state: SamplerState, num_updates: int | Array
-) -> tuple[SamplerState, Array, Array]:
+) -> tuple[SamplerState, SamplingFacts]:
     """`num_updates` steps; returns the final state, the gradients they took, and the last acceptance."""
 
     def advance(j, carry):
-        state, num_gradients, _ = carry
+        state, facts = carry
         state, info = sampler.step(jax.random.fold_in(key, j), state, potential)
-        return state, num_gradients + info.num_gradients, info.acceptance
+        return state, SamplingFacts(facts.num_gradients + info.num_gradients, info.acceptance)
 
-    carry = (state, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.float32))
-    return jax.lax.fori_loop(0, num_updates, advance, carry)
+    nothing = SamplingFacts(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.float32))
+    return jax.lax.fori_loop(0, num_updates, advance, (state, nothing))
 
 
 class ValueFunction(NamedTuple):
@@ -218,9 +204,9 @@ def lsvi_ase_general(
                 prior = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params)) / (2 * prior_variance)
                 return loss_weight * loss + prior - weight * jnp.max(q[first_state])
 
-            end, num_gradients, acceptance = _run(key, sampler, potential, sampler.init(start), num_updates)
+            end, facts = _run(key, sampler, potential, sampler.init(start), num_updates)
             q = clip_values(evaluate(end.params, features), horizon - h)
-            return q.max(-1), (end.params, q, SamplingFacts(num_gradients, acceptance))
+            return q.max(-1), (end.params, q, facts)
 
         weights = jnp.zeros(horizon, features.dtype).at[0].set(feel_good_weight)
         end = jnp.zeros(features.shape[0], features.dtype)

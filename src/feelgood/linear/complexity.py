@@ -190,16 +190,9 @@ def exponents(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             fit = stats.linregress(x, np.log([row["num_gradients"] for row in chosen]))
             margin = stats.t.ppf(0.975, len(chosen) - 2) * fit.stderr
             theorem = SCHEMES[name].exponents
-            results.append(
-                {
-                    "scheme": name,
-                    "varied": varied,
-                    "exponent": float(fit.slope),
-                    "low": float(fit.slope - margin),
-                    "high": float(fit.slope + margin),
-                    "theorem": None if theorem is None else theorem[index],
-                }
-            )
+            row = {"scheme": name, "varied": varied, "exponent": float(fit.slope)}
+            row |= {"low": float(fit.slope - margin), "high": float(fit.slope + margin)}
+            results.append(row | {"theorem": None if theorem is None else theorem[index]})
     return results
 
 

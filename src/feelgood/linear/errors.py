@@ -142,12 +142,10 @@ def feel_good_error(
         contrasts = features - features[action][None]
         gaps = values - values[action]
         error = stage_error_of_modes(kernel, curvature, start - tilt, num_steps, beta)
-        target = _tilt_error(
-            gaps + _dot(contrasts, tilt), jnp.sqrt(_dot(contrasts**2, 1 / (beta * curvature))), beta * weight
-        )
+        deviation = jnp.sqrt(_dot(contrasts**2, 1 / (beta * curvature)))
+        target = _tilt_error(gaps + _dot(contrasts, tilt), deviation, beta * weight)
         chain = _chain_error(kernel, curvature, start - tilt, tilt, num_steps, contrasts, gaps, weight)
-        slack = target + chain
-        return error - slack, error + slack
+        return error - (target + chain), error + (target + chain)
 
     lower, upper = jax.vmap(bounds_by)(jnp.arange(features.shape[0]))
     # A NaN in one action's bounds gives no bound on δ.

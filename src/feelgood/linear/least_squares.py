@@ -162,13 +162,7 @@ def lsvi_ucb_bonus(dimension: int, horizon: int, num_episodes: int, failure: flo
 
 
 def opt_rlsvi(
-    features: Array,
-    horizon: int,
-    *,
-    noise_scale: Scalar,
-    lower: Scalar,
-    upper: Scalar,
-    ridge: Scalar = 1.0,
+    features: Array, horizon: int, *, noise_scale: Scalar, lower: Scalar, upper: Scalar, ridge: Scalar = 1.0
 ) -> Learner:
     r"""OPT-RLSVI: one random perturbation per stage, and the largest possible value where data are scarce.
 
@@ -202,12 +196,9 @@ def opt_rlsvi(
     check_non_negative("noise_scale", noise_scale)
     check_positive("lower", lower)
     check_positive("upper", upper, infinite=True)
-    numbers = (int, float)
-    if isinstance(lower, numbers) and isinstance(upper, numbers) and upper <= lower:
+    if isinstance(lower, int | float) and isinstance(upper, int | float) and upper <= lower:
         raise ValueError(f"upper must be above lower = {lower}, got {upper}")
-
-    def explore(key: PRNGKey, model: Regression) -> Array:
-        return noise_scale * perturbations(key, model.directions, 1)[0]
+    explore = lambda key, model: noise_scale * perturbations(key, model.directions, 1)[0]
 
     def truncate(q: Array, widths: Array, stages_left: Array) -> Array:
         scarce = jnp.clip((widths - lower) / (upper - lower), 0, 1)
@@ -267,10 +258,7 @@ def lsvi_phe(features: Array, horizon: int, *, noise_scale: Scalar, num_samples:
     """
     check_non_negative("noise_scale", noise_scale)
     num_samples = check_count("num_samples", num_samples)
-
-    def explore(key: PRNGKey, model: Regression) -> Array:
-        return noise_scale * perturbations(key, model.directions, num_samples).max(0)
-
+    explore = lambda key, model: noise_scale * perturbations(key, model.directions, num_samples).max(0)
     return _learner(features, horizon, ridge, explore)
 
 

@@ -246,19 +246,14 @@ def regret_bound(
             f"feel_good_weight must be at least loss_weight/4 = {loss_weight / 4:.3g} for the bound to hold, "
             f"got {feel_good_weight}"
         )
-    weights = sampling_weights(
-        np.arange(1, num_episodes + 1),
-        loss_weight=loss_weight,
-        feel_good_weight=feel_good_weight,
-        bound=bound,
-        horizon=horizon,
-    )
+    weights = {"loss_weight": loss_weight, "feel_good_weight": feel_good_weight}
+    costs = sampling_weights(np.arange(1, num_episodes + 1), **weights, bound=bound, horizon=horizon)
     return RegretBound(
         decoupling=float(feel_good_weight / loss_weight * decoupling_coefficient),
         prior=float(2 * num_episodes / feel_good_weight * prior_complexity),
         horizon=float(6 * horizon / feel_good_weight),
         rounding=float(bound / num_episodes),
-        sampling=float(weights @ _episode_errors(errors, num_episodes, horizon)),
+        sampling=float(costs @ _episode_errors(errors, num_episodes, horizon)),
     )
 
 
@@ -295,9 +290,9 @@ def corollary_bound(
 
 def check_sizes(dimension: int, horizon: int, num_episodes: int = 1) -> None:
     """Requires that d, H and K are counts; a ValueError names the one that is not."""
-    dimension = check_count("dimension", dimension)
-    horizon = check_count("horizon", horizon)
-    num_episodes = check_count("num_episodes", num_episodes)
+    check_count("dimension", dimension)
+    check_count("horizon", horizon)
+    check_count("num_episodes", num_episodes)
 
 
 def _corollary_prior(dimension: int, horizon: int, num_episodes: int, given: Scalar | None) -> float:

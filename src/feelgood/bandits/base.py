@@ -177,37 +177,45 @@ def simulate(
         key_round, key_choose = jax.random.split(key)
         now = bandit.round(key_round, instance, t)
         _check_round(now, bandit.model)
-        action, state = _checked(algorithm.choose(key_choose, state, now.context))
+        chosen = algorithm.choose(key_choose, state, now.context)
+        if not isinstance(chosen, tuple) or len(chosen) != 2:
+            raise ValueError(f"choose of an algorithm must return (action, state), got {chosen!r}")
+        action, state = chosen
         best = now.means if now.context.available is None else jnp.where(now.context.available, now.means, -jnp.inf)
         curve = Curve(jnp.max(best) - now.means[action], now.rewards[action], action, record(state))
-        return state, now.context, curve
+        return state, (now.context, curve)
 
     def learn(state: Any, inputs):
         key, context, curve = inputs
         return algorithm.learn(key, state, context, curve.action, curve.reward), None
+
+    def learn_all(key: PRNGKey, state: Any, due):
+        if batch_size == 1:
+            return learn(state, (key, *due))[0]
+        return jax.lax.scan(learn, state, (jax.random.split(key, batch_size), *due))[0]
 
     def step(carry, inputs):
         state, waiting = carry
         key, t = inputs
         key_act, key_learn = jax.random.split(key)
         if batch_size == 1:
-            state, contexts, curves = act(key_act, state, t)
-            new = contexts, curves
+            state, new = act(key_act, state, t)
         else:
             keys = jax.random.split(key_act, batch_size)
-            each = jax.vmap(act, in_axes=(0, None, 0))(keys, state, t * batch_size + jnp.arange(batch_size))
+            states, new = jax.vmap(act, in_axes=(0, None, 0))(keys, state, t * batch_size + jnp.arange(batch_size))
             # Chains branch within a batch; the branch of its last round goes on.
-            state, new = jax.tree.map(lambda leaf: leaf[-1], each[0]), each[1:]
-            curves = new[1]
-        due, waiting = (new, waiting) if delay == 0 else _pass_on(waiting, new, t, delay)
-        learnt = _learn_all(learn, key_learn, state, due, batch_size)
-        state = learnt if delay == 0 else jax.tree.map(lambda a, b: jnp.where(t >= delay, a, b), learnt, state)
-        return (state, waiting), curves
+            state = jax.tree.map(lambda leaf: leaf[-1], states)
+        if delay == 0:
+            return (learn_all(key_learn, state, new), waiting), new[1]
+        slot = t % delay  # holds the batch that is due, and then the new one
+        learnt = learn_all(key_learn, state, jax.tree.map(lambda leaf: leaf[slot], waiting))
+        state = jax.tree.map(lambda a, b: jnp.where(t >= delay, a, b), learnt, state)
+        return (state, jax.tree.map(lambda leaf, value: leaf.at[slot].set(value), waiting, new)), new[1]
 
     state = algorithm.init(key_init)
     waiting = None
     if delay:
-        shapes = jax.eval_shape(lambda key: act(key, state, jnp.int32(0))[1:], key_rounds)
+        shapes = jax.eval_shape(lambda key: act(key, state, jnp.int32(0))[1], key_rounds)
         lead = (delay,) if batch_size == 1 else (delay, batch_size)
         waiting = jax.tree.map(lambda leaf: jnp.zeros((*lead, *leaf.shape), leaf.dtype), shapes)
     num_steps = num_rounds // batch_size
@@ -228,25 +236,6 @@ def _check_round(found: Any, model: Model) -> None:
     if shape not in allowed:  # arms that share their weights would all look alike in one row
         wanted = " or ".join(map(str, allowed))
         raise ValueError(f"features of a Context must have shape {wanted}, got {shape}")
-
-
-def _checked(chosen: Any) -> tuple[Array, Any]:
-    if not isinstance(chosen, tuple) or len(chosen) != 2:
-        raise ValueError(f"choose of an algorithm must return (action, state), got {chosen!r}")
-    return chosen
-
-
-def _pass_on(waiting, new, t: Array, delay: int):
-    """Takes out the batch that is due and puts the new one in its place."""
-    slot = t % delay
-    due = jax.tree.map(lambda leaf: leaf[slot], waiting)
-    return due, jax.tree.map(lambda leaf, value: leaf.at[slot].set(value), waiting, new)
-
-
-def _learn_all(learn, key: PRNGKey, state: Any, due, batch_size: int) -> Any:
-    if batch_size == 1:
-        return learn(state, (key, *due))[0]
-    return jax.lax.scan(learn, state, (jax.random.split(key, batch_size), *due))[0]
 
 
 def choice_probabilities(

@@ -130,19 +130,20 @@ def move(key: PRNGKey, state: ChainState, chain: Chain, feel_good: FeelGood | No
 
 def _chain(
     model: Model,
-    sampler: Callable[[Array, Array], Sampler],
+    make: Callable[[Array, Array], Sampler],
+    step_size: Scalar,
+    power: float,
+    decay: bool,
+    *,
     num_steps: int = 25,
     preconditioned: bool = False,
     feel_good: FeelGood | None = None,
     **options,
 ) -> Algorithm:
-    return chain_ts(model, Chain(sampler, num_steps, preconditioned), feel_good, **options)
-
-
-def _step(step_size: Scalar, decay: bool, power: float = 1.0) -> Callable[[Array, Array], Array]:
-    """`(t, M) -> τ`: step_size / M^power, or step_size / t if `decay`."""
+    """`chain_ts` with the sampler `make(τ, M)`, where τ = step_size / M^power, or step_size / t if `decay`."""
     check_positive("step_size", step_size)
-    return lambda t, largest: step_size / t if decay else step_size / largest**power
+    sampler = lambda t, largest: make(step_size / t if decay else step_size / largest**power, largest)
+    return chain_ts(model, Chain(sampler, num_steps, preconditioned), feel_good, **options)
 
 
 def lmc_ts(
@@ -170,8 +171,8 @@ def lmc_ts(
     References:
       Xu, Zheng, Mazumdar, Azizzadenesheli and Anandkumar (2022), "Langevin Monte Carlo for contextual bandits".
     """
-    tau = _step(step_size, decay)
-    return _chain(model, lambda t, largest: samplers.langevin(tau(t, largest), 1 / temperature), **options)
+    make = lambda tau, _: samplers.langevin(tau, 1 / temperature)
+    return _chain(model, make, step_size, 1.0, decay, **options)
 
 
 def mala_ts(
@@ -188,8 +189,8 @@ def mala_ts(
       >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # cold, it avoids the arm that paid -2
       1
     """
-    tau = _step(step_size, decay)
-    return _chain(model, lambda t, largest: samplers.mala(tau(t, largest), 1 / temperature), **options)
+    make = lambda tau, _: samplers.mala(tau, 1 / temperature)
+    return _chain(model, make, step_size, 1.0, decay, **options)
 
 
 def ulmc_ts(
@@ -217,7 +218,8 @@ def ulmc_ts(
       Zheng, Deng, Moya and Lin (2024), "Accelerating approximate Thompson sampling with underdamped Langevin Monte
       Carlo".
     """
-    return _underdamped(samplers.underdamped_exact, model, step_size, friction, temperature, options)
+    make = lambda tau, largest: samplers.underdamped_exact(tau, friction * jnp.sqrt(largest), 1 / temperature)
+    return _chain(model, make, step_size, 0.5, False, **options)
 
 
 def baoab_ts(
@@ -234,13 +236,8 @@ def baoab_ts(
       >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # cold, it avoids the arm that paid -2
       1
     """
-    return _underdamped(samplers.underdamped_splitting, model, step_size, friction, temperature, options)
-
-
-def _underdamped(make, model: Model, step_size: Scalar, friction: Scalar, temperature: Scalar, options) -> Algorithm:
-    tau = _step(step_size, False, 0.5)
-    sampler = lambda t, largest: make(tau(t, largest), friction * jnp.sqrt(largest), 1 / temperature)
-    return _chain(model, sampler, **options)
+    make = lambda tau, largest: samplers.underdamped_splitting(tau, friction * jnp.sqrt(largest), 1 / temperature)
+    return _chain(model, make, step_size, 0.5, False, **options)
 
 
 def hmc_ts(
@@ -257,6 +254,5 @@ def hmc_ts(
       >>> int(jax.jit(algorithm.choose)(key, state, context)[0])  # cold, it avoids the arm that paid -2
       1
     """
-    tau = _step(step_size, False, 0.5)
-    sampler = lambda t, largest: samplers.hmc(tau(t, largest), num_leapfrog_steps, 1 / temperature)
-    return _chain(model, sampler, **{"num_steps": 5} | options)
+    make = lambda tau, _: samplers.hmc(tau, num_leapfrog_steps, 1 / temperature)
+    return _chain(model, make, step_size, 0.5, False, **{"num_steps": 5} | options)

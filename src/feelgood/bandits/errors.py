@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import block_diag
 
 from feelgood.samplers.diagnostics import Kernel, total_variation
 
@@ -118,13 +119,8 @@ def _distances(law, mean: np.ndarray, covariance: np.ndarray) -> tuple[float, fl
     inverse = np.linalg.inv(factor)
     shift = np.einsum("gij,gj->gi", inverse, law[0] - mean)
     spread = inverse @ law[1] @ inverse.transpose(0, 2, 1)
-    size = shift.size
-    joint = np.zeros((size, size))
-    k = shift.shape[1]
-    for g in range(len(shift)):
-        joint[g * k : (g + 1) * k, g * k : (g + 1) * k] = spread[g]
-    ours = jnp.asarray(shift.reshape(-1), jnp.float32), jnp.asarray(joint, jnp.float32)
-    variation = float(_variation(ours, (jnp.zeros(size), jnp.eye(size))))
+    ours = jnp.asarray(shift.reshape(-1), jnp.float32), jnp.asarray(block_diag(*spread), jnp.float32)
+    variation = float(_variation(ours, (jnp.zeros(shift.size), jnp.eye(shift.size))))
     squared = sum(_wasserstein2_squared(m, s, n, c) for m, s, n, c in zip(*law, mean, covariance, strict=True))
     return variation, float(np.sqrt(squared / np.trace(covariance, axis1=1, axis2=2).sum()))
 

@@ -58,6 +58,13 @@ def least_squares(
     return init, learn
 
 
+def _by_scores(model: Model, scores: Callable[[PRNGKey, Statistics, Array], Array], fit: dict) -> Algorithm:
+    """Least squares, and the arm with the largest of `scores(key, statistics, features)`."""
+    init, learn = least_squares(model, **fit)
+    choose = lambda key, state, context: (best_arm(scores(key, state, context.features), context), state)
+    return Algorithm(init, choose, learn)
+
+
 def lin_ucb(model: Model, bonus: Scalar = 1.0, **fit) -> Algorithm:
     """LinUCB: the largest ⟨m_g, φ_a⟩ + α √(φ_aᵀ Λ_g⁻¹ φ_a).
 
@@ -79,14 +86,8 @@ def lin_ucb(model: Model, bonus: Scalar = 1.0, **fit) -> Algorithm:
       Li, Chu, Langford and Schapire (2010), "A contextual-bandit approach to personalized news article recommendation".
     """
     check_non_negative("bonus", bonus)
-    init, learn = least_squares(model, **fit)
-
-    def choose(key: PRNGKey, state: Statistics, context: Context) -> tuple[Array, Statistics]:
-        del key
-        scores = values(state.mean, context.features) + bonus * widths(state.factor, context.features)
-        return best_arm(scores, context), state
-
-    return Algorithm(init, choose, learn)
+    scores = lambda key, state, x: values(state.mean, x) + bonus * widths(state.factor, x)
+    return _by_scores(model, scores, fit)
 
 
 def lin_ts(model: Model, temperature: Scalar = 1.0, **fit) -> Algorithm:
@@ -111,13 +112,7 @@ def lin_ts(model: Model, temperature: Scalar = 1.0, **fit) -> Algorithm:
       Agrawal and Goyal (2013), "Thompson sampling for contextual bandits with linear payoffs".
     """
     check_non_negative("temperature", temperature)
-    init, learn = least_squares(model, **fit)
-
-    def choose(key: PRNGKey, state: Statistics, context: Context) -> tuple[Array, Statistics]:
-        theta = gaussian_draw(key, state, temperature)
-        return best_arm(values(theta, context.features), context), state
-
-    return Algorithm(init, choose, learn)
+    return _by_scores(model, lambda key, state, x: values(gaussian_draw(key, state, temperature), x), fit)
 
 
 def lin_ids(model: Model, bonus: Scalar = 1.0, **fit) -> Algorithm:
@@ -198,15 +193,13 @@ def epsilon_greedy(model: Model, epsilon: Scalar = 0.05, **fit) -> Algorithm:
       1
     """
     check_probability("epsilon", epsilon)
-    init, learn = least_squares(model, **fit)
+    return _by_scores(model, lambda key, state, x: perhaps_random(key, epsilon, values(state.mean, x)), fit)
 
-    def choose(key: PRNGKey, state: Statistics, context: Context) -> tuple[Array, Statistics]:
-        key_coin, key_arm = jax.random.split(key)
-        random = jax.random.uniform(key_arm, (model.num_arms,))
-        greedy = values(state.mean, context.features)
-        return best_arm(jnp.where(jax.random.uniform(key_coin) < epsilon, random, greedy), context), state
 
-    return Algorithm(init, choose, learn)
+def perhaps_random(key: PRNGKey, epsilon: Scalar, scores: Array) -> Array:
+    """The scores, (A,), or with probability ε uniform numbers in their place."""
+    key_coin, key_arm = jax.random.split(key)
+    return jnp.where(jax.random.uniform(key_coin) < epsilon, jax.random.uniform(key_arm, scores.shape), scores)
 
 
 def gaussian_draw(key: PRNGKey, state: Statistics, temperature: Scalar) -> Array:

@@ -13,6 +13,7 @@ import optax
 from feelgood import samplers
 from feelgood.algebra import cholesky, solve_lower, solve_lower_transposed
 from feelgood.bandits.base import Algorithm, Context, Model, best_arm
+from feelgood.bandits.exact import perhaps_random
 from feelgood.bandits.feel_good import FeelGood, credit_and_slope, weight_at
 from feelgood.bandits.perceptron import (
     Memory,
@@ -92,13 +93,8 @@ def neural_greedy(model: Model, epsilon: Scalar = 0.05, **options) -> Algorithm:
       [0.2, 0.8]
     """
     check_probability("epsilon", epsilon)
-
-    def choose(key, state, features):
-        key_coin, key_arm = jax.random.split(key)
-        random = jax.random.uniform(key_arm, (model.num_arms,))
-        return jnp.where(jax.random.uniform(key_coin) < epsilon, random, arm_values(model, state.net, features))
-
-    return _trained(model, choose, **options)
+    scores = lambda key, state, features: perhaps_random(key, epsilon, arm_values(model, state.net, features))
+    return _trained(model, scores, **options)
 
 
 def _diagonal(model, kind: str, scale: Scalar, ridge: Scalar, training: Training = TRAINING, **options):

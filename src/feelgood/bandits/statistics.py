@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from feelgood import algebra
 from feelgood.algebra import raised
 from feelgood.bandits.base import Context, Model
-from feelgood.checks import check_positive
 from feelgood.typing import Array, Scalar
 
 solve_lower = partial(algebra.solve_lower, in_loop=True)
@@ -39,7 +38,6 @@ class Statistics(NamedTuple):
 
 def no_rewards(model: Model, prior_precision: Scalar) -> Statistics:
     """The prior N(0, I/ρ)."""
-    check_positive("prior_precision", prior_precision)
     eye = jnp.broadcast_to(jnp.eye(model.num_features), (model.num_groups, model.num_features, model.num_features))
     precision = prior_precision * eye
     return Statistics(jnp.zeros((), jnp.int32), precision, jnp.sqrt(prior_precision) * eye, model.zeros())

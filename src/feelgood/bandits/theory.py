@@ -75,12 +75,9 @@ def fgts_bound(
     """
     num_rounds = check_count("num_rounds", num_rounds)
     dimension = check_count("dimension", dimension)
-    for name, value in (
-        ("value_range", value_range),
-        ("prior_precision", prior_precision),
-        ("feature_norm", feature_norm),
-    ):
-        check_positive(name, value)
+    check_positive("value_range", value_range)
+    check_positive("prior_precision", prior_precision)
+    check_positive("feature_norm", feature_norm)
     check_non_negative("noise_std", noise_std)
     check_non_negative("norm", norm)
     sigma, radius, rho = noise_std / value_range, norm / value_range, prior_precision * value_range**2

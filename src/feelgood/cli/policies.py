@@ -2,6 +2,7 @@
 
 import json
 import sys
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,23 +10,26 @@ from feelgood.cli.parsing import parser
 from feelgood.cli.work import set_up_jax
 
 _OUTPUT = "output file, .gif, or .mp4 with ffmpeg (default: game.gif)"
-_RUN = "folder of a `feelgood train` run or of a saved policy"
-_TRUST = "import the module of an env such as module:Name-v0"
 
-EVALUATE = parser("evaluate")
+
+def _player(name: str, played: str) -> ArgumentParser:
+    """The parser of a command that plays with policies, with the options that both commands have."""
+    parse = parser(name)
+    parse.add_argument("folder", type=Path, metavar="RUN", help="folder of a `feelgood train` run or of a saved policy")
+    parse.add_argument("--seed", type=int, default=0, help=f"seed of the {played} (default: 0)")
+    parse.add_argument("--best", action="store_true", help="the best policies of the run instead of the final ones")
+    parse.add_argument("--allow-import", action="store_true", help="import the module of an env such as module:Name-v0")
+    return parse
+
+
+EVALUATE = _player("evaluate", "episodes")
 EVALUATE.add_argument("--num-episodes", type=int, default=20, help="number of episodes (default: 20)")
 EVALUATE.add_argument("--json", action="store_true", help="print JSON")
 
-RECORD = parser("record")
+RECORD = _player("record", "episode")
 RECORD.add_argument("-o", "--output", type=Path, default=Path("game.gif"), help=_OUTPUT)
 RECORD.add_argument("--max-steps", type=int, default=2000, help="largest number of steps (default: 2000)")
 RECORD.add_argument("--every", type=int, default=1, help="show each EVERY-th step, for a smaller file (default: 1)")
-
-for _parser, _played in ((EVALUATE, "episodes"), (RECORD, "episode")):
-    _parser.add_argument("folder", type=Path, metavar="RUN", help=_RUN)
-    _parser.add_argument("--seed", type=int, default=0, help=f"seed of the {_played} (default: 0)")
-    _parser.add_argument("--best", action="store_true", help="the best policies of the run instead of the final ones")
-    _parser.add_argument("--allow-import", action="store_true", help=_TRUST)
 
 
 def evaluate(arguments: Sequence[str]) -> None:

@@ -246,11 +246,12 @@ def check_training(words: list[str]) -> None:
 def check_rest(command: str, words: list[str]) -> None:
     """Commands with a parser of their own, and their further checks."""
     from feelgood.cli.completion import SHELLS
+    from feelgood.cli.parsing import PARSERS
     from feelgood.report import kinds as charts
 
-    module, function = home_of(command)
+    home_of(command)  # makes its parser
     try:
-        chosen = getattr(module, f"{function}_parser")().parse_args(words)
+        chosen = PARSERS[command].parse_args(words)
     except SystemExit:  # its help
         return
     if command == "list" and chosen.kind is not None:

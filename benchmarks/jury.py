@@ -5,8 +5,8 @@ or observations, costs instead of rewards, distracting rewards, integer or image
 missing, one action or fifty. The task loose_bounds led to `agents.fitted_bounds`, pendulum to the median loss in
 `agents.bounded_rewards`, and sparse_mountain_car to a `feel_good_weight` of 0.
 
-Mean return of the last three evaluations of each seed, and of all evaluations. Rooms of MiniGrid need `minigrid`, the
-lander `gymnasium[box2d]`.
+Mean return of the last three evaluations of each seed, and of all evaluations. Rooms of MiniGrid need `minigrid`,
+games of MinAtar `minatar`, the lander `gymnasium[box2d]`.
 
     python benchmarks/jury.py --tasks river_swim_6 windy_grid --seeds 0 1 --output jury.csv
 """
@@ -305,6 +305,35 @@ def minigrid_room(name: str):
     return make
 
 
+class MinAtar(gymnasium.Env):
+    """A game of MinAtar: pictures of 10 × 10 cells with a channel for each kind of object, and six actions."""
+
+    def __init__(self, game: str):
+        try:
+            import minatar
+        except ImportError:
+            raise SystemExit("MinAtar is not installed; run: pip install minatar") from None
+        self.game = minatar.Environment(game)
+        self.action_space = Discrete(self.game.num_actions())
+        self.observation_space = Box(0, 1, tuple(self.game.state_shape()), bool)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if seed is not None:
+            self.game.seed(seed)
+        self.game.reset()
+        return self.game.state(), {}
+
+    def step(self, action):
+        reward, is_over = self.game.act(action)
+        return self.game.state(), float(reward), bool(is_over), False, {}
+
+
+def minatar_game(name: str):
+    """A game of MinAtar with at most 1,000 steps."""
+    return lambda: gymnasium.wrappers.TimeLimit(MinAtar(name), 1_000)
+
+
 def lunar_lander():
     """A lander with shaped rewards, and −100 for a crash."""
     try:
@@ -346,6 +375,8 @@ TASKS = {
     "DoorKey-5x5": (minigrid_room("DoorKey-5x5"), 30_000),
     "MultiRoom-N2-S4": (minigrid_room("MultiRoom-N2-S4"), 30_000),
     "FourRooms": (minigrid_room("FourRooms"), 30_000),
+    "breakout": (minatar_game("breakout"), 20_000),
+    "freeway": (minatar_game("freeway"), 20_000),
     "lunar_lander": (lunar_lander, 50_000),
 }
 

@@ -189,7 +189,7 @@ def total_variation(table: pd.DataFrame) -> Chart:
         ends = ends.assign(high=ends["regret"] + 1.96 * ends["standard_error"])
         marks.append(series(str(name), colours[str(name)], ends, "mean", "regret", ("low", "high"), points=True))
     level = float(table.loc[table["sampler"] == "exact", "regret"].iloc[-1])
-    panels.append(Panel("", "mean total variation", "regret", marks, y_log=True, guides=(level,)))
+    panels.append(Panel("grey: exact draws", "mean total variation", "regret", marks, y_log=True, guides=(level,)))
     note = (
         f"Last panel: regret after {table['round'].max():,} rounds with its 95% interval; the "
         "level is that of exact draws."
